@@ -1,0 +1,1 @@
+"""Tests of attnviz and its app; ``run.py`` is the one test command."""
