@@ -29,7 +29,12 @@ class Text(NamedTuple):
 
     def fill(self, **fields: object) -> "Text":
         """Give the label with its fields filled in; a ``Text`` field fills each language with its own words."""
-        return Text(*(self.say(lang).format(**{k: v.say(lang) if isinstance(v, Text) else v for k, v in fields.items()}) for lang in LANGUAGES))
+        return Text(
+            *(
+                self.say(lang).format(**{k: v.say(lang) if isinstance(v, Text) else v for k, v in fields.items()})
+                for lang in LANGUAGES
+            )
+        )
 
 
 def same(word: str) -> Text:
