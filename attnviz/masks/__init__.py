@@ -1,6 +1,15 @@
-"""Masks: who may attend to whom. ``kinds`` lists them, ``base`` says what a mask is."""
+"""Masks: who may attend to whom.
+
+``base`` says what a mask is. ``sequences``, ``windows`` and ``blocks`` hold one rule and one entry for each mask that
+can be picked.
+"""
 
 from attnviz.masks.base import ALIGNMENTS, Mask, MaskKind, block, dense, offset, tile_state
-from attnviz.masks.kinds import MASKS
+from attnviz.masks.blocks import BLOCKS
+from attnviz.masks.sequences import SEQUENCES
+from attnviz.masks.windows import WINDOWS
+from attnviz.registry import Registry
+
+MASKS: Registry[MaskKind] = Registry("mask", (*SEQUENCES, *WINDOWS, *BLOCKS))
 
 __all__ = ["ALIGNMENTS", "MASKS", "Mask", "MaskKind", "block", "dense", "offset", "tile_state"]
