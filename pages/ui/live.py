@@ -43,7 +43,7 @@ BUSY = Text("Too many pictures are being computed right now; try again in a mome
 FAILED = Text("The picture could not be computed.", "无法计算这幅图。")
 FOREIGN = Text("Other sites cannot ask for pictures.", "其他网站不能请求图像。")
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Params = Mapping[str, str]
 
@@ -221,7 +221,7 @@ async def _answer(request: Request, figures: Mapping[str, Figure], desk: Desk, k
         return _refuse(503, BUSY.say(language))
     except Exception:
         # The traceback is for the log only: its text can name files of this machine.
-        _log.exception("live figure %r failed", request.path_params["figure"])
+        logger.exception("live figure %r failed", request.path_params["figure"])
         return _refuse(500, FAILED.say(language))
 
 
