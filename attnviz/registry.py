@@ -1,9 +1,10 @@
 """An ordered, read-only table of things that pickers, links and tests run over."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 
+@runtime_checkable
 class Keyed(Protocol):
     """Anything with a plain string key."""
 
