@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -81,6 +81,7 @@ class LateCoreOutput(CoreOutput):
         return self.__dict__.pop("_statistics")()
 
 
+@runtime_checkable
 class Attend(Protocol):
     """The call that every backend answers."""
 
