@@ -90,6 +90,7 @@ def open_tab(
     allow: Sequence[str] = (),
     touch: bool = False,
     wait: bool = True,
+    script: str | None = None,
 ) -> Tab:
     """Open ``url`` as a new visitor.
 
@@ -102,6 +103,7 @@ def open_tab(
         allow: Patterns (``re.search``) of problems that this test expects.
         touch: Whether the visitor has a touch screen.
         wait: Whether to wait until the page's script has finished.
+        script: JavaScript that runs before anything of the page does.
 
     Returns:
         The tab; its context is the caller's to close.
@@ -113,6 +115,8 @@ def open_tab(
         viewport={"width": width, "height": height},
         has_touch=touch,
     )
+    if script is not None:
+        context.add_init_script(script)
     page = context.new_page()
     page.set_default_timeout(WAIT_MS)
     tab = Tab(context, page, allow)
