@@ -3,7 +3,8 @@
 // the first one to run installs it: components are separate modules and share nothing else.
 //
 // Events of a group: "frame" (a parsed frame), "select" (selection or null), "live" (boolean), "problem" (a sentence,
-// or null once a frame came through again), "settle" (no override stands any more: a rerun's frame may be drawn).
+// or null once a frame came through again), "settle" (no override stands any more: what the page's run said counts; its
+// payload is that run, and a component whose own data is of an older run waits for its new data).
 (() => {
   if (globalThis.attnviz) return
 
@@ -82,7 +83,7 @@
         this._wanted = null
         if (this._shown !== null && this._shown !== this._address()) this._ask()
         this._emit("problem", null)
-        this._emit("settle", null)
+        this._emit("settle", this._run)
       } else if (!this._busy) {
         this._shown = null
       }
@@ -114,7 +115,7 @@
 
     // For a slider that leaves the page: nobody would confirm its value any more.
     forget(name) {
-      if (this._overrides.delete(name) && !this._overrides.size) this._emit("settle", null)
+      if (this._overrides.delete(name) && !this._overrides.size) this._emit("settle", this._run)
     }
 
     select(selection) {

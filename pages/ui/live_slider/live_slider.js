@@ -51,12 +51,22 @@ class Slider {
   listen() {
     const { range, box, reset, help } = this.parts
     range.oninput = () => this.move(this.scale.toValue(Number(range.value)))
-    range.onkeydown = () => (this.keyed = true)
-    range.onpointerdown = () => (this.keyed = false)
-    range.onchange = () => (this.keyed ? this.flushSoon() : this.flush())
+    // Braces throughout: a handler that returns false would cancel the event.
+    range.onkeydown = () => {
+      this.keyed = true
+    }
+    range.onpointerdown = () => {
+      this.keyed = false
+    }
+    range.onchange = () => {
+      if (this.keyed) this.flushSoon()
+      else this.flush()
+    }
     range.onpointercancel = () => this.flush()
     range.onblur = () => this.flush()
-    box.oninput = () => (this.typing = true)
+    box.oninput = () => {
+      this.typing = true
+    }
     box.onkeydown = event => {
       if (event.key === "Enter") this.commit()
       if (event.key === "Escape") this.giveUp()
@@ -216,8 +226,8 @@ class Slider {
     const short = text.length > 24 ? `${text.slice(0, 23)}…` : text
     const fields = { value: short, low: written(low), high: written(high) }
     if (value === null) return this.show(this.value, fill(words.not_a_number, fields))
-    if (integer && !Number.isInteger(value)) return this.show(this.value, fill(words.not_whole, fields))
     if (value < low || value > high) return this.show(this.value, fill(words.out_of_range, fields))
+    if (integer && !Number.isInteger(value)) return this.show(this.value, fill(words.not_whole, fields))
     this.take(value)
   }
 }
