@@ -1,8 +1,10 @@
 """What a person can set: one description that pickers, links, routes and checks all read."""
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from attnviz.text import Refusal, Text
 
@@ -15,6 +17,13 @@ _CHOICE = Text("one of {options}", "以下之一：{options}")
 _FLAG = Text("0 or 1", " 0 或 1")
 _LENGTHS = Text("whole numbers from {low} to {high}, separated by commas", "以逗号分隔的 {low} 到 {high} 之间的整数")
 _WORDS = Text("text of at most {high} characters", "不超过 {high} 个字符的文本")
+
+
+@runtime_checkable
+class _Listed(Protocol):
+    """An array or tensor, which can give its numbers as a list."""
+
+    def tolist(self) -> object: ...
 
 
 def _short(raw: object) -> str:
@@ -75,6 +84,12 @@ class Integer(Knob):
             raise self._refuse(rule, raw)
         if isinstance(raw, float) and raw.is_integer():
             raw = int(raw)
+        if not isinstance(raw, (int, float, str)):
+            # Other libraries' whole numbers, such as NumPy's.
+            try:
+                raw = operator.index(raw)  # type: ignore[arg-type]  # what is no whole number is refused below
+            except TypeError:
+                raise self._refuse(rule, raw) from None
         if not isinstance(raw, int):
             # int() alone takes "1_0", " 7 " and other alphabets' digits, which a link should not carry.
             text = raw if isinstance(raw, str) else ""
@@ -102,7 +117,7 @@ class Number(Knob):
             raise self._refuse(rule, raw)
         try:
             value = float(raw)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise self._refuse(rule, raw) from None
         if not math.isfinite(value) or not self.low <= value <= self.high:
             raise self._refuse(rule, raw)
@@ -150,6 +165,8 @@ class Lengths(Knob):
     def parse(self, raw: object) -> tuple[int, ...]:
         rule = _LENGTHS.fill(low=f"{self.low:,}", high=f"{self.high:,}")
         parts: Sequence[object]
+        if isinstance(raw, _Listed):
+            raw = raw.tolist()
         if isinstance(raw, str):
             parts = raw.split(",") if len(raw) <= 16 * self.most else ()
         elif isinstance(raw, (list, tuple)):
