@@ -1,0 +1,1 @@
+"""Plotly figures from arrays and words; no torch and no Streamlit."""

@@ -1,0 +1,123 @@
+"""What a view will take, predicted before anything is allocated, and the refusal of what is too much."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from attnviz import config, device, units
+from attnviz.stages import BLOCK_SCORES
+from attnviz.text import Refusal, Text
+from attnviz.view import WIDTH, View
+
+# Several people may ask at once, and the browser's pictures need memory too.
+SHARE = 0.25
+# About ten seconds of one CPU core, well under a second of a GPU.
+MOST_FLOPS = {"cpu": 4e11, "mps": 4e12, "cuda": 4e13}
+
+_TOO_MUCH = Text(
+    "Refused before allocating anything: {length} × {key_length} tokens with {heads} heads and d_k {d_k} would take "
+    "{need} and {flops}; the limits here are {most} ({share} % of the free memory of {device}) and {most_flops}. {hint}",
+    "未分配任何内存即拒绝：{length} × {key_length} 个 token、{heads} 个头、d_k = {d_k} 约需 {need} 和 {flops}；"
+    "此处上限为 {most}（{device} 空闲内存的 {share} %）和 {most_flops}。{hint}",
+)
+_NEAREST = Text("The nearest length that fits is {size}.", "能放下的最接近长度是 {size}。")
+_NONE = Text("No length fits; lower the heads or d_k.", "任何长度都放不下，请减少头数或 d_k。")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Predict what one view takes, in bytes and FLOPs.
+
+    Args:
+        inputs: Token vectors, query, key and value.
+        kept: Output and row statistics of a fused call, with the dense mask it may need.
+        block: Scores, weights and mask of the largest block of query rows held at once.
+        flops: Multiply-adds counted twice, for QKᵀ and · V of what runs and what is drawn.
+        blocks: Number of blocks of query rows.
+    """
+
+    inputs: int
+    kept: int
+    block: int
+    flops: float
+    blocks: int
+
+    @property
+    def total(self) -> int:
+        """All bytes held at once."""
+        return self.inputs + self.kept + self.block
+
+
+def predict(view: View) -> Prediction:
+    """Predict a view's memory and work from its shape alone."""
+    size = config.dtype_size(view.dtype)
+    tokens = view.length + (view.key_length if view.attention == "cross" else 0)
+    entries = (view.heads * view.length + 2 * view.kv_heads * view.key_length) * view.d_k
+    # Projected in float32 first, then held in the chosen type.
+    taken = 4 * tokens * WIDTH + entries * (4 if size == 4 else 4 + size)
+    is_fused = view.backend != "eager"
+    drawn = len(view.drawn_heads)
+    pairs = view.length * view.key_length
+    kept = 0
+    if is_fused:
+        kept = view.heads * view.length * (view.d_k * size + 4)
+        mask = view.build_mask()
+        if view.backend == "sdpa" and not mask.exact:
+            kept += pairs * (1 + size)
+    rows = max(1, min(view.length, BLOCK_SCORES // (drawn * view.key_length)))
+    # QKᵀ, scaled scores and weights, each pooled in float32 at once, and the mask.
+    block = rows * view.key_length * (drawn * (3 * size + 4) + 1)
+    flops = 4.0 * pairs * view.d_k * (drawn + (view.heads if is_fused else 0))
+    return Prediction(taken, kept, block, flops, -(-view.length // rows))
+
+
+def check(view: View, free_bytes: int | None = None) -> Prediction:
+    """Give the prediction, or refuse the view.
+
+    Args:
+        view: The view.
+        free_bytes: Free memory of the view's device; looked up when None.
+
+    Raises:
+        Refusal: If the view would take more than ``SHARE`` of the free memory or ``MOST_FLOPS``; the sentence gives
+            both numbers and the nearest length that fits.
+    """
+    free = device.free_bytes(view.device) if free_bytes is None else free_bytes
+    most, most_flops = int(free * SHARE), MOST_FLOPS.get(view.device.split(":")[0], MOST_FLOPS["cpu"])
+
+    def fits(candidate: View) -> bool:
+        prediction = predict(candidate)
+        return prediction.total <= most and prediction.flops <= most_flops
+
+    if fits(view):
+        return predict(view)
+    size = _largest(lambda length: fits(_resized(view, length)), view.length)
+    prediction = predict(view)
+    raise Refusal(
+        _TOO_MUCH.fill(
+            length=units.count(view.length),
+            key_length=units.count(view.key_length),
+            heads=view.heads,
+            d_k=view.d_k,
+            need=units.binary_bytes(prediction.total),
+            flops=units.flops(prediction.flops),
+            most=units.binary_bytes(most),
+            share=f"{SHARE:.0%}".rstrip("%"),
+            device=view.device,
+            most_flops=units.flops(most_flops),
+            hint=_NEAREST.fill(size=units.count(size)) if size else _NONE,
+        )
+    )
+
+
+def _resized(view: View, length: int) -> View:
+    """Give the view at another length; with cross attention the keys shrink along where they are longer."""
+    return replace(view, length=length, key_length=length if view.attention == "self" else min(view.key_length, length))
+
+
+def _largest(fits: Callable[[int], bool], below: int) -> int:
+    """Give the largest length under ``below`` that fits, 0 if none does; fitting only gets harder with length."""
+    low, high = 0, below
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

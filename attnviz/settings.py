@@ -1,0 +1,172 @@
+"""The settings of the attention view, in the order of its controls; every mask adds its own knobs."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from attnviz import config, device, inputs
+from attnviz.backends import BACKENDS
+from attnviz.knobs import Choice, Flag, Integer, Knob, Lengths, Number, Words
+from attnviz.masks import MASKS
+from attnviz.masks.token_knobs import MOST_TOKENS, TOKENS
+from attnviz.stages import STAGES
+from attnviz.text import Text, same
+
+MOST_HEADS = 64
+# One by one where a single token can be seen, doubling above.
+LENGTH_STOPS = (*range(1, 65), 128, 256, 512, 1024, 2048, 4096)
+D_K_STOPS = (*range(1, 33), *range(36, 65, 4), *range(80, 129, 16), 160, 192, 256, 320, 384, 512, 640, 768, 1024)
+
+DEFAULT_TEXT = "the cat sat on the mat because the mat was warm ."
+DEFAULT_CONTEXT = "那只猫坐在暖和的垫子上。"
+
+
+class _Labelled(Protocol):
+    @property
+    def label(self) -> Text: ...
+
+
+def _labels(registry: Mapping[str, _Labelled]) -> Mapping[str, Text]:
+    return MappingProxyType({key: entry.label for key, entry in registry.items()})
+
+
+def _length(name: str, label: Text, help: Text) -> Integer:
+    return Integer(name, label, 32, help, TOKENS, low=1, high=MOST_TOKENS, slider_high=4096, stops=LENGTH_STOPS)
+
+
+_INPUT = (
+    Choice(
+        "attention",
+        Text("Attention", "注意力类型"),
+        "self",
+        Text(
+            "Self: queries and keys come from the same tokens. Cross: keys and values come from other tokens.",
+            "自注意力：查询和键来自同一组 token。交叉注意力：键和值来自另一组 token。",
+        ),
+        options={"self": Text("self", "自注意力"), "cross": Text("cross", "交叉注意力")},
+    ),
+    Choice("input", Text("Input", "输入"), "sentence", options=_labels(inputs.INPUTS)),
+    Words(
+        "text",
+        Text("Sentence", "句子"),
+        DEFAULT_TEXT,
+        Text(
+            "Split into words, Chinese into characters. It repeats where the length exceeds its tokens.",
+            "按单词切分，中文按字切分。长度超过 token 数时循环重复。",
+        ),
+        most=4000,
+    ),
+    Words("context", Text("Sentence of the keys", "键一侧的句子"), DEFAULT_CONTEXT, most=4000),
+    _length("length", Text("Length", "序列长度"), Text("Number of queries.", "查询的个数。")),
+    _length("key_length", Text("Key length", "键的个数"), Text("Number of keys.", "键的个数。")),
+)
+
+_SHAPE = (
+    Integer(
+        "d_k",
+        same("d_k (head_dim)"),
+        64,
+        Text("Width of a query and a key in one head.", "一个头里查询与键的维度。"),
+        low=1,
+        high=1024,
+        stops=D_K_STOPS,
+    ),
+    Integer(
+        "heads", Text("Heads", "头数"), 4, Text("Number of query heads.", "查询头的个数。"), low=1, high=MOST_HEADS
+    ),
+    Integer(
+        "kv_heads",
+        Text("KV heads", "KV 头数"),
+        4,
+        Text(
+            "Heads of keys and values. As many as heads: MHA. One: MQA. Between: GQA. Must divide the heads.",
+            "键和值的头数。与头数相同是 MHA，只有一个是 MQA，介于其间是 GQA。必须整除头数。",
+        ),
+        low=1,
+        high=MOST_HEADS,
+    ),
+)
+
+_RULE = (
+    Choice("mask", Text("Mask", "掩码"), "causal", options=_labels(MASKS)),
+    Choice(
+        "align",
+        Text("Alignment", "对齐方式"),
+        "top_left",
+        Text(
+            "Which corner the diagonal starts in when queries and keys differ in number. Decoding uses bottom-right.",
+            "查询与键个数不同时，对角线从哪个角开始。解码时用右下角。",
+        ),
+        options={"top_left": Text("top-left", "左上"), "bottom_right": Text("bottom-right", "右下")},
+    ),
+    Choice(
+        "scale",
+        Text("Scale", "缩放"),
+        "auto",
+        Text("What the scores are multiplied by before softmax.", "softmax 之前分数所乘的系数。"),
+        options={"auto": same("1/√d_k"), "one": Text("1 (none)", "1（不缩放）"), "custom": Text("custom", "自定义")},
+    ),
+    Number("scale_value", Text("Scale factor", "缩放系数"), 0.125, low=0.0, high=4.0, step=0.005),
+    Number(
+        "dropout",
+        Text("Dropout", "Dropout（随机丢弃）"),
+        0.0,
+        Text(
+            "Zeroes weights at random and multiplies the rest by 1/(1 − p): a row sums to 1 on average only, "
+            "and may exceed it.",
+            "随机将权重置零，其余乘以 1/(1 − p)：一行之和只在平均意义上等于 1，可能超过 1。",
+        ),
+        low=0.0,
+        high=0.9,
+        step=0.05,
+    ),
+)
+
+_MACHINE = (
+    Choice("backend", Text("Backend", "计算后端"), "eager", options=_labels(BACKENDS)),
+    Choice("dtype", Text("Data type", "数据类型"), "float32", options={name: same(name) for name in config.DTYPES}),
+    Choice(
+        "device",
+        Text("Device", "设备"),
+        device.default_device(),
+        options={name: same(name) for name in device.present()},
+    ),
+    Integer("seed", Text("Seed", "随机种子"), 0, low=0, high=2**31 - 1),
+)
+
+_PICTURE = (
+    Choice("stage", Text("Large picture", "大图"), "weights", options=_labels(STAGES)),
+    Choice(
+        "head",
+        Text("Heads shown", "显示的头"),
+        "all",
+        options={
+            "all": Text("all", "全部"),
+            "mean": Text("average", "平均"),
+            **{str(h): same(str(h)) for h in range(MOST_HEADS)},
+        },
+    ),
+    Flag("log", Text("Logarithmic colours", "对数色标"), False),
+    Flag("own_range", Text("Colour range per head", "各头单独定色标范围"), False),
+    Choice(
+        "reduce",
+        Text("Pooling of long maps", "长图的汇聚方式"),
+        "max",
+        options={"max": Text("maximum", "最大值"), "mean": Text("mean", "平均值")},
+    ),
+    Lengths("cell", Text("Selected cell", "选中的格"), (0,), high=MOST_TOKENS, most=3),
+)
+
+KNOBS: Mapping[str, Knob] = MappingProxyType(
+    {knob.name: knob for knob in (*_INPUT, *_SHAPE, *_RULE, *_MACHINE, *_PICTURE)}
+)
+
+
+def mask_knobs(mask: str) -> dict[str, Knob]:
+    """Give the knobs of one mask by their name in a link; ``mask_`` is put before a name that the page itself uses."""
+    return {f"mask_{knob.name}" if knob.name in KNOBS else knob.name: knob for knob in MASKS[mask].knobs}
+
+
+def every_name() -> frozenset[str]:
+    """Give every parameter name a link may carry, those of masks not chosen included."""
+    return frozenset(KNOBS).union(*(mask_knobs(mask) for mask in MASKS))

@@ -1,0 +1,342 @@
+"""One attention view: what a set of settings means, what it will cost, and the call it makes.
+
+Link, session and live route hold the same thing, a mapping of parameter name to text. ``settle`` turns it into a
+``View``: whatever cannot be read falls back to its default and is named in one sentence; settings that limit each other
+follow, with a note.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple, cast
+
+import torch
+
+from attnviz import device as devices
+from attnviz import inputs
+from attnviz.knobs import Integer, Knob, Value
+from attnviz.masks import MASKS, Mask
+from attnviz.masks.token_knobs import TOKENS
+from attnviz.settings import KNOBS, every_name, mask_knobs
+from attnviz import stages
+from attnviz.stages import Call, Census, Fused
+from attnviz.text import Refusal, Text
+from attnviz.variants import VARIANTS
+
+# Width of a token's vector before projection; independent of heads and d_k, so that neither slider changes the input.
+WIDTH = 256
+NORMAL_LENGTH = 32
+# Query, key and value of up to this many entries (32 MiB in float32) are kept for the next slider move.
+KEPT_ENTRIES = 2**23
+# Up to this many scores the whole call is gone through once more to count what went on in it.
+MOST_COUNTED = 2**24
+
+_UNKNOWN = Text("{name} is not a setting of this page.", "本页没有 {name} 这个设置。")
+_DIVIDE = Text(
+    "kv_heads must divide heads: {heads} heads allow {options}, got {got}; using {used}.",
+    "kv_heads 必须整除 heads：{heads} 个头可用 {options}，收到的是 {got}，改用 {used}。",
+)
+_FOLLOWS = Text(
+    "{name} was {got}, which is more than the {limit} keys there are; using {used}.",
+    "{name} 原为 {got}，超过了现有的 {limit} 个键，改用 {used}。",
+)
+_HEAD = Text(
+    "head {got} does not exist among {heads} heads; showing all.", "共 {heads} 个头，没有第 {got} 个；改为显示全部。"
+)
+_CELL = Text("cell {got} lies outside the map; nothing is selected.", "选中的格 {got} 在图外，已取消选择。")
+_DTYPE = Text(
+    "dtype {got} cannot be computed on {device}; using {used}.", "{device} 不能用 {got} 计算，改用 {used}。"
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """Hold every setting of the attention view, checked and fitted to each other; names as in ``settings``."""
+
+    attention: str
+    input: str
+    text: str
+    context: str
+    length: int
+    key_length: int
+    d_k: int
+    heads: int
+    kv_heads: int
+    mask: str
+    mask_settings: tuple[tuple[str, Value], ...]
+    align: str
+    scale: str
+    scale_value: float
+    dropout: float
+    backend: str
+    dtype: str
+    device: str
+    seed: int
+    stage: str
+    head: str
+    log: bool
+    own_range: bool
+    reduce: str
+    cell: tuple[int, ...]
+
+    @property
+    def factor(self) -> float:
+        """What the scores are multiplied by."""
+        return {"auto": self.d_k**-0.5, "one": 1.0}.get(self.scale, self.scale_value)
+
+    @property
+    def drawn_heads(self) -> tuple[int, ...]:
+        """The heads whose maps are drawn."""
+        return tuple(range(self.heads)) if self.head in ("all", "mean") else (int(self.head),)
+
+    @property
+    def variant(self) -> str:
+        """Key of the variant that this number of KV heads makes."""
+        return variant_key(self.heads, self.kv_heads)
+
+    def build_mask(self) -> Mask:
+        """Build the mask with its settings."""
+        return MASKS[self.mask].build(**dict(self.mask_settings))
+
+    def tokens(self, side: str = "query") -> tuple[str, ...] | None:
+        """Give the tokens of one side, repeated to its length; None for random input."""
+        if self.input != "sentence":
+            return None
+        own = side == "query" or self.attention == "self"
+        return repeat(inputs.tokenize(self.text if own else self.context), self.length if own else self.key_length)
+
+
+class Settled(NamedTuple):
+    """Give the view, the sentences about what could not be read, and the notes about what followed.
+
+    ``values`` are the settings as they now stand, by parameter name; ``knobs`` the knobs that apply.
+    """
+
+    view: View
+    problems: tuple[Text, ...]
+    notes: tuple[Text, ...]
+    values: Mapping[str, Value]
+    knobs: Mapping[str, Knob]
+    defaults: Mapping[str, Value]
+
+    def link(self) -> dict[str, str]:
+        """Give the settings that differ from their defaults, as a link carries them."""
+        return {
+            name: knob.write(self.values[name])
+            for name, knob in self.knobs.items()
+            if self.values[name] != self.defaults[name]
+        }
+
+
+def variant_key(heads: int, kv_heads: int) -> str:
+    """Say which variant a number of KV heads makes: as many as heads MHA, one MQA, between GQA."""
+    return "mha" if kv_heads == heads else "mqa" if kv_heads == 1 else "gqa"
+
+
+def repeat(tokens: tuple[str, ...], length: int) -> tuple[str, ...]:
+    """Give ``length`` tokens, beginning again where they run out; no token at all counts as one empty one."""
+    tokens = tokens or ("",)
+    return (tokens * (length // len(tokens) + 1))[:length]
+
+
+class _Reader:
+    """Read settings one by one, collecting what was wrong and what had to follow."""
+
+    def __init__(self, given: Mapping[str, object]):
+        self.given = given
+        self.problems: list[Text] = []
+        self.notes: list[Text] = []
+        self.values: dict[str, Value] = {}
+        self.defaults: dict[str, Value] = {}
+        self.knobs: dict[str, Knob] = {}
+
+    def read(self, name: str, knob: Knob, default: Value | None = None) -> Value:
+        default = knob.default if default is None else default
+        value = default
+        if name in self.given:
+            try:
+                value = knob.parse(self.given[name])
+            except Refusal as refusal:
+                self.problems.append(refusal.text)
+        self.values[name], self.defaults[name], self.knobs[name] = value, default, knob
+        return value
+
+    def follow(self, name: str, used: Value, note: Text, **fields: object) -> None:
+        """Replace a value that another setting no longer allows, and say so."""
+        got = self.knobs[name].write(self.values[name])
+        self.notes.append(note.fill(name=name, got=got, used=used, **fields))
+        self.values[name] = used
+
+
+def settle(given: Mapping[str, object]) -> Settled:
+    """Turn settings as text into a checked view.
+
+    Args:
+        given: Parameter name → text (or value); missing ones take their default.
+
+    Returns:
+        The view with one sentence for each setting that could not be read (``problems``) and each that had to follow
+        another one (``notes``). Never raises for any content of ``given``.
+    """
+    reader = _Reader(given)
+    known = every_name()
+    reader.problems += [_UNKNOWN.fill(name=repr(str(name)[:40])) for name in given if name not in known]
+    _read_lengths(reader)
+    for name in ("d_k", "heads"):
+        reader.read(name, KNOBS[name])
+    _read_kv_heads(reader)
+    mask_settings = _read_mask(reader)
+    for name, knob in KNOBS.items():
+        if name not in reader.values:
+            reader.read(name, knob, () if name == "cell" else None)
+    _fit(reader)
+    fields = {name: reader.values[name] for name in KNOBS}
+    view = View(**fields, mask_settings=tuple(mask_settings.items()))  # type: ignore[arg-type]
+    return Settled(
+        view, tuple(reader.problems), tuple(reader.notes), reader.values, reader.knobs, reader.defaults
+    )
+
+
+def _read_lengths(reader: _Reader) -> None:
+    """Read the input; a sentence's own number of tokens is the default of its length."""
+    for name in ("attention", "input", "text", "context"):
+        reader.read(name, KNOBS[name])
+    sentence = reader.values["input"] == "sentence"
+    for name, text in (("length", "text"), ("key_length", "context")):
+        natural = len(inputs.tokenize(str(reader.values[text]))) if sentence else NORMAL_LENGTH
+        knob = cast("Integer", KNOBS[name])
+        reader.read(name, knob, min(max(1, natural), knob.high))
+    if reader.values["attention"] == "self":
+        reader.values["key_length"] = reader.defaults["key_length"] = reader.values["length"]
+
+
+def _read_kv_heads(reader: _Reader) -> None:
+    heads = cast("int", reader.values["heads"])
+    kv_heads = cast("int", reader.read("kv_heads", KNOBS["kv_heads"], heads))
+    options = [n for n in range(1, heads + 1) if heads % n == 0]
+    if kv_heads not in options:
+        used = max((n for n in options if n <= kv_heads), default=1)
+        reader.follow("kv_heads", used, _DIVIDE, heads=heads, options=", ".join(map(str, options)))
+
+
+def _read_mask(reader: _Reader) -> dict[str, Value]:
+    """Read the mask and its knobs; counts of tokens cannot exceed the keys there are."""
+    mask = cast("str", reader.read("mask", KNOBS["mask"]))
+    keys = cast("int", reader.values["key_length"])
+    settings: dict[str, Value] = {}
+    for (name, knob), own in zip(mask_knobs(mask).items(), MASKS[mask].knobs, strict=True):
+        counts_keys = isinstance(knob, Integer) and knob.unit == TOKENS
+        most = max(knob.low, keys) if counts_keys else None
+        value = reader.read(name, knob, knob.default if most is None else min(cast("int", knob.default), most))
+        if most is not None and cast("int", value) > most:
+            reader.follow(name, most, _FOLLOWS, limit=keys)
+        settings[own.name] = reader.values[name]
+    return settings
+
+
+def _fit(reader: _Reader) -> None:
+    """Fit what is drawn to what there is."""
+    values = reader.values
+    heads, dtype, device = cast("int", values["heads"]), cast("str", values["dtype"]), cast("str", values["device"])
+    if str(values["head"]).isdigit() and int(str(values["head"])) >= heads:
+        reader.follow("head", "all", _HEAD, heads=heads)
+    if dtype not in devices.dtypes(device):
+        reader.follow("dtype", devices.default_dtype(device), _DTYPE, device=device)
+    cell = cast("tuple[int, ...]", values["cell"])
+    limits = (heads, values["length"], values["key_length"])
+    inside = all(index < cast("int", limit) for index, limit in zip(cell, limits, strict=False))
+    if cell and (len(cell) < 2 or not inside):
+        reader.follow("cell", (), _CELL)
+
+
+# Only what the tensors depend on tells views apart here: a slider of the mask or the scale finds them ready.
+class _Source(NamedTuple):
+    attention: str
+    input: str
+    text: str
+    context: str
+    length: int
+    key_length: int
+    d_k: int
+    heads: int
+    kv_heads: int
+    dtype: str
+    device: str
+    seed: int
+
+
+def make_call(view: View) -> Call:
+    """Make the attention call of a view: tokens or random vectors, projected by the variant's seeded weights.
+
+    Args:
+        view: A settled view.
+
+    Returns:
+        Query ``[1, heads, length, d_k]``, key and value ``[1, kv_heads, key_length, d_k]`` on the view's device. The
+        tensors are shared between calls and must not be changed.
+    """
+    source = _Source(*(getattr(view, name) for name in _Source._fields))
+    entries = (view.heads * view.length + 2 * view.kv_heads * view.key_length) * view.d_k
+    query, key, value = (_tensors if entries <= KEPT_ENTRIES else _tensors.__wrapped__)(source)
+    return Call(
+        query,
+        key,
+        value,
+        view.build_mask(),
+        align=view.align,
+        scale=view.factor,
+        backend=view.backend,
+        dropout=view.dropout,
+        seed=view.seed,
+    )
+
+
+def run(view: View) -> tuple[Call, Fused | None]:
+    """Give the view's call and, for a fused backend, its result; what is drawn of it does not matter."""
+    entries = view.heads * view.length * view.d_k
+    return (_run if entries <= KEPT_ENTRIES // 4 else _run.__wrapped__)(_bare(view))
+
+
+@lru_cache(maxsize=4)
+def _run(view: View) -> tuple[Call, Fused | None]:
+    call = make_call(view)
+    return call, stages.fused(call)
+
+
+def census(view: View) -> Census | None:
+    """Count what went on in the view's whole call; None where that would be more than a glance of work."""
+    if view.heads * view.length * view.key_length > MOST_COUNTED:
+        return None
+    return _census(_bare(view))
+
+
+@lru_cache(maxsize=16)
+def _census(view: View) -> Census:
+    return stages.census(*run(view))
+
+
+def _bare(view: View) -> View:
+    """Give the view without what only concerns drawing."""
+    return replace(view, stage="weights", head="all", log=False, own_range=False, reduce="max", cell=())
+
+
+@lru_cache(maxsize=8)
+def _tensors(source: _Source) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    heads, kv_heads = source.heads, source.kv_heads
+    variant = VARIANTS[variant_key(heads, kv_heads)]
+    config = variant.config(
+        hidden_size=WIDTH, num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=source.d_k
+    )
+    weights = variant.weights(config, seed=source.seed)
+    own = _input(source, source.text, source.length, 0)
+    context = None if source.attention == "self" else _input(source, source.context, source.key_length, 1)
+    target = {"device": devices.resolve(source.device), "dtype": getattr(torch, source.dtype)}
+    query, key, value = (t.to(**target) for t in variant.project(config, weights, own, context=context))
+    return query, key, value
+
+
+def _input(source: _Source, text: str, length: int, side: int) -> torch.Tensor:
+    """Give the vectors of one side, ``[1, length, WIDTH]``; random input of the keys has a seed of its own."""
+    if source.input == "sentence":
+        return inputs.token_vectors(repeat(inputs.tokenize(text), length), WIDTH, source.seed)[None]
+    return inputs.random_normal((1, length, WIDTH), source.seed + side)

@@ -1,0 +1,35 @@
+"""Choose the language and the page; every page runs inside this frame."""
+
+import sys
+from pathlib import Path
+
+# Streamlit puts this file's folder on the path; the packages live one above it.
+ROOT = str(Path(__file__).resolve().parent.parent)
+if ROOT not in sys.path:
+    sys.path.insert(0, ROOT)
+
+import streamlit as st  # noqa: E402
+
+from pages import PAGES  # noqa: E402
+from pages.ui import layout, link  # noqa: E402
+from pages.ui.translate import say  # noqa: E402
+
+language = link.language()
+st.set_page_config(page_title=say(language, "app.title"), page_icon=":material/grid_on:", layout="wide")
+first = next(iter(PAGES.values()))[0].key
+pages = {
+    say(language, f"section.{section}"): [
+        st.Page(
+            f"{entry.key}.py",
+            title=say(language, f"{entry.key}.nav"),
+            icon=entry.icon,
+            url_path=entry.key,
+            default=entry.key == first,
+        )
+        for entry in entries
+    ]
+    for section, entries in PAGES.items()
+}
+page = st.navigation(pages, position="top")
+layout.frame()
+page.run()

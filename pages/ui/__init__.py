@@ -1,0 +1,1 @@
+"""What the pages share: controls, links, words and the components that draw."""

@@ -1,0 +1,162 @@
+"""Knobs as widgets: one place where a setting becomes a control and its change reaches the session."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import streamlit as st
+
+from attnviz.knobs import Choice, Flag, Integer, Knob, Lengths, Number, Value, Words
+from attnviz.text import Refusal
+from attnviz.view import Settled
+from pages.ui import link
+from pages.ui.bus import Group
+from pages.ui.live_slider import live_slider
+from pages.ui.translate import say, table
+
+
+class Panel:
+    """Hold one page's settings during a run: read them, draw their controls, write the address.
+
+    The session holds the settings as text, exactly as a link carries them; a control's change is written there before
+    the next run begins, so a run never sees half a change.
+
+    Args:
+        page: Key of the page.
+        language: Language of the labels.
+        settle: Turns settings as text into checked ones.
+    """
+
+    def __init__(self, page: str, language: str, settle: Callable[[Mapping[str, object]], Settled]):
+        self.page, self.language = page, language
+        arrived = link.incoming(page)
+        if arrived is not None:
+            st.session_state[self._store] = dict(arrived)
+        held = st.session_state.setdefault(self._store, {})
+        self.settled = settle(held)
+        self.remarks = self._remember_remarks()
+        # What could not be read is dropped, what had to follow is kept as it now is.
+        st.session_state[self._store] = self.settled.link()
+
+    @property
+    def _store(self) -> str:
+        return f"settings.{self.page}"
+
+    def _remember_remarks(self) -> list[str]:
+        """Keep a run's remarks on the page until the settings change: the next run no longer meets their cause."""
+        settled_link = self.settled.link()
+        fresh = [*self.settled.problems, *self.settled.notes]
+        kept, said = st.session_state.get(f"{self._store}.remarks", (None, []))
+        if fresh or kept != settled_link:
+            said = fresh
+            st.session_state[f"{self._store}.remarks"] = (settled_link, said)
+        return [text.say(self.language) for text in said]
+
+    def _key(self, name: str) -> str:
+        return f"{self.page}.{name}"
+
+    def _value(self, name: str) -> Value:
+        return self.settled.values[name]
+
+    def set(self, name: str, value: Value | None) -> None:
+        """Put one setting into the session; None takes it back to its default."""
+        held = st.session_state[self._store]
+        if value is None:
+            held.pop(name, None)
+        else:
+            held[name] = self.settled.knobs[name].write(value)
+
+    def reset(self) -> None:
+        """Take every setting back to its default."""
+        st.session_state[self._store] = {}
+
+    def _take(self, name: str) -> None:
+        """Read a widget after its change; what cannot be read is named and changes nothing."""
+        raw = st.session_state[self._key(name)]
+        if raw is None:
+            return
+        held = st.session_state[self._store]
+        try:
+            held[name] = self.settled.knobs[name].write(self.settled.knobs[name].parse(raw))
+        except Refusal:
+            held[name] = str(raw)  # settle names it on the coming run
+
+    def control(self, name: str, *, options: Sequence[str] | None = None, disabled: bool = False) -> None:
+        """Draw the widget of one setting."""
+        knob, key = self.settled.knobs[name], self._key(name)
+        common = {
+            "label": knob.label.say(self.language),
+            "help": None if knob.help is None else knob.help.say(self.language),
+            "key": key,
+            "disabled": disabled,
+            "on_change": self._take,
+            "args": (name,),
+        }
+        value = self._value(name)
+        if isinstance(knob, Choice):
+            st.session_state[key] = value
+            labels = knob.options
+            chosen = list(labels) if options is None else list(options)
+            st.selectbox(options=chosen, format_func=lambda option: labels[option].say(self.language), **common)
+        elif isinstance(knob, Flag):
+            st.session_state[key] = value
+            st.toggle(**common)
+        elif isinstance(knob, Words):
+            st.session_state[key] = value
+            st.text_area(max_chars=knob.most, height=96, **common)
+        elif isinstance(knob, Lengths):
+            st.session_state[key] = knob.write(value)
+            st.text_input(**common)
+        elif isinstance(knob, Number):
+            st.session_state[key] = cast("float", value)
+            st.slider(min_value=knob.low, max_value=knob.high, step=knob.step, **common)
+        else:
+            self._integer(cast("Integer", knob), common)
+
+    def _integer(self, knob: Integer, common: dict) -> None:
+        st.session_state[common["key"]] = cast("int", self._value(knob.name))
+        st.number_input(min_value=knob.low, max_value=knob.high, step=1, **common)
+
+    def live(self, name: str, group: Group, *, high: int | None = None, stops: Sequence[int] | None = None) -> None:
+        """Draw one setting as a slider that the pictures of ``group`` follow while it is dragged.
+
+        Args:
+            name: The setting, an ``Integer`` or a ``Number``.
+            group: The pictures.
+            high: Where the track ends; None means where the knob says.
+            stops: The positions; None means the knob's own.
+        """
+        knob = self.settled.knobs[name]
+        places: dict[str, Any]
+        if isinstance(knob, Integer):
+            top = high or knob.slider_high or knob.high
+            allowed = [stop for stop in stops or knob.stops or () if stop <= top]
+            if allowed and allowed[-1] < top and stops is None:
+                allowed.append(top)  # the track's end can always be reached
+            places = {"stops": allowed} if allowed else {"step": 1}
+            limits = {"low": knob.low, "high": top, "typed_high": max(top, knob.high if high is None else top)}
+        elif isinstance(knob, Number):
+            places, limits = {"step": knob.step}, {"low": knob.low, "high": knob.high}
+        else:
+            raise ValueError(f"name must be a number that a slider can move, got {name!r}")
+        live_slider(
+            name,
+            knob.label.say(self.language),
+            cast("float", self._value(name)),
+            default=cast("float", self.settled.defaults[name]),
+            unit=None if knob.unit is None else knob.unit.say(self.language),
+            help=None if knob.help is None else knob.help.say(self.language),
+            group=group,
+            key=self._key(name),
+            words=table(self.language, "slider"),
+            on_value=lambda value: self.set(name, value),
+            **places,
+            **limits,
+        )
+
+    def write_link(self) -> None:
+        """Mirror the settings in the address."""
+        link.write(self.page, self.settled.link())
+
+    def title(self, key: str, **fields: object) -> str:
+        """Give a text of this page."""
+        return say(self.language, f"{self.page}.{key}", **fields)

@@ -1,0 +1,86 @@
+"""The frame around every page: header, remarks, refusals, sources."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from attnviz.text import LANGUAGES, Refusal
+from pages.ui import link
+from pages.ui.copy_link import copy_link
+from pages.ui.translate import say
+
+if TYPE_CHECKING:
+    from pages.ui.controls import Panel
+
+# Streamlit leaves a hand's width above the first element; a projector has no room to spare.
+_STYLE = """<style>
+[data-testid="stMainBlockContainer"] { padding-top: 4.2rem; padding-bottom: 3rem; }
+[data-testid="stMainBlockContainer"] h1 { padding: 0; font-size: 1.9rem; }
+[data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
+@media (prefers-reduced-motion: reduce) { * { animation-duration: 0.01ms !important; transition: none !important; } }
+@media print { [data-testid="stSidebar"], [data-testid="stHeader"] { display: none !important; } }
+</style>"""
+LANGUAGE_NAMES: Mapping[str, str] = {"en": "English", "zh": "中文"}
+
+
+def frame() -> None:
+    """Put the shared style on the page."""
+    st.html(_STYLE)
+
+
+def header(panel: "Panel") -> None:
+    """Show the page's title, what to see in one sentence, and the language, link and reset buttons."""
+    words, tools = st.columns([5, 3], vertical_alignment="top")
+    with words:
+        st.title(panel.title("title"), anchor=False)
+        st.markdown(panel.title("lead"))
+    with tools, st.container(horizontal=True, horizontal_alignment="right", gap="small"):
+        _language_switch(panel.language)
+        copy_link(
+            panel.settled.link() | {link.LANGUAGE: panel.language},
+            label=say(panel.language, "app.copy_link"),
+            copied=say(panel.language, "app.copied"),
+            failed=say(panel.language, "app.copy_failed"),
+            key=f"{panel.page}.copy",
+        )
+        st.button(say(panel.language, "app.reset"), on_click=panel.reset, key=f"{panel.page}.reset")
+
+
+def _language_switch(language: str) -> None:
+    key = "app.language"
+    st.session_state[key] = language
+
+    def change() -> None:
+        # A second click on the chosen one takes the choice away; it then simply stays.
+        link.switch_language(st.session_state[key] or language)
+
+    st.segmented_control(
+        say(language, "app.language"),
+        LANGUAGES,
+        format_func=LANGUAGE_NAMES.__getitem__,
+        key=key,
+        on_change=change,
+        label_visibility="collapsed",
+    )
+
+
+def remarks(sentences: Sequence[str]) -> None:
+    """Show what could not be read and what had to follow, literally."""
+    if sentences:
+        st.warning("\n\n".join(escape(sentence) for sentence in sentences), icon=":material/info:")
+
+
+def refusal(refused: Refusal, language: str) -> None:
+    """Show why a request is not carried out."""
+    st.error(escape(refused.text.say(language)), icon=":material/block:")
+
+
+def escape(text: str) -> str:
+    """Make text literal in Markdown: nothing in it becomes markup, a formula, an icon or a link."""
+    return "".join(f"\\{char}" if char in "\\`*_{}[]()<>#+-.!|~$:" else char for char in text)
+
+
+def sources(language: str, entries: Sequence[tuple[str, str]]) -> None:
+    """List the sources of a page's claims: title and address."""
+    st.caption(say(language, "app.sources") + "  \n" + "  \n".join(f"[{name}]({url})" for name, url in entries))

@@ -1,0 +1,59 @@
+"""Deep links: what the address says, what the session holds, and how one follows the other.
+
+A page's settings are a plain mapping of parameter name to value, kept in the session and mirrored in the address. The
+address wins when it was changed from outside (a pasted link, the back button); otherwise the session does. Settings at
+their default are left out, so that links stay short, and choices travel as registry keys, never as translated words.
+"""
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from attnviz.text import LANGUAGES
+
+LANGUAGE = "lang"
+_SHARED = (LANGUAGE, "embed", "embed_options")
+
+
+def _address() -> dict[str, str]:
+    """Give the address's own settings, without those that belong to the whole app."""
+    return {name: st.query_params[name] for name in st.query_params if name not in _SHARED}
+
+
+def language() -> str:
+    """Give the language: the address's, else the one chosen before, else the browser's."""
+    asked = st.query_params.get(LANGUAGE)
+    if asked in LANGUAGES:
+        st.session_state[LANGUAGE] = asked
+    elif st.session_state.get(LANGUAGE) not in LANGUAGES:
+        st.session_state[LANGUAGE] = "zh" if (st.context.locale or "").lower().startswith("zh") else "en"
+    return st.session_state[LANGUAGE]
+
+
+def incoming(page: str) -> dict[str, str] | None:
+    """Give the address's settings if they came from outside since the last run, else None.
+
+    An empty address on arrival from another page keeps what the session holds: Streamlit clears the address there.
+    """
+    current = _address()
+    arrived = st.session_state.get("link.page") != page
+    st.session_state["link.page"] = page
+    written = st.session_state.get(f"link.{page}")
+    if arrived and not current and written is not None:
+        return None
+    return None if current == written else current
+
+
+def write(page: str, settings: Mapping[str, str]) -> None:
+    """Put the settings into the address, once and only when they differ: each write is one entry of the history."""
+    wanted = dict(settings)
+    st.session_state[f"link.{page}"] = wanted
+    kept = {name: st.query_params[name] for name in st.query_params if name in _SHARED}
+    if _address() != wanted:
+        st.query_params.from_dict(kept | wanted)
+
+
+def switch_language(chosen: str) -> None:
+    """Set the language for this session and in the address; every other setting stays."""
+    st.session_state[LANGUAGE] = chosen
+    st.query_params[LANGUAGE] = chosen

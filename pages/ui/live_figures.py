@@ -1,0 +1,9 @@
+"""The pictures that follow a slider, by their key in the address."""
+
+from types import MappingProxyType
+
+from pages.ui import attention_picture
+from pages.ui.live import Figure, make_routes
+
+FIGURES = MappingProxyType({attention_picture.FIGURE: Figure(attention_picture.frame, attention_picture.cell)})
+routes = make_routes(FIGURES)

@@ -1,0 +1,51 @@
+"""The prose of the pages in both languages, from the locale files."""
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+from attnviz.text import LANGUAGES, Text
+
+LOCALES = Path(__file__).resolve().parent.parent / "locales"
+
+
+def _flatten(table: Mapping[str, object], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, entry in table.items():
+        if isinstance(entry, Mapping):
+            flat |= _flatten(entry, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = str(entry).strip("\n")
+    return flat
+
+
+@cache
+def words(language: str) -> Mapping[str, str]:
+    """Give every text of one language by its dotted key.
+
+    Raises:
+        ValueError: If the language is not known.
+    """
+    if language not in LANGUAGES:
+        raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, got {language!r}")
+    return MappingProxyType(_flatten(tomllib.loads((LOCALES / f"{language}.toml").read_text(encoding="utf-8"))))
+
+
+def table(language: str, prefix: str) -> dict[str, str]:
+    """Give the texts below ``prefix`` by the rest of their key, as the components take them."""
+    start = prefix + "."
+    return {key.removeprefix(start): text for key, text in words(language).items() if key.startswith(start)}
+
+
+def say(language: str, key: str, **fields: object) -> str:
+    """Give the text under ``key``; a field that is a ``Text`` is said in the same language.
+
+    Raises:
+        KeyError: If the key is not in the locale file.
+    """
+    text = words(language)[key]
+    if not fields:
+        return text
+    return text.format(**{name: f.say(language) if isinstance(f, Text) else f for name, f in fields.items()})
