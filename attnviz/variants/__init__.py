@@ -1,0 +1,11 @@
+"""What is computed: the variants of attention, by key."""
+
+from attnviz.registry import Registry
+from attnviz.variants import grouped
+from attnviz.variants.base import AttentionOutput, HeadShape, Variant
+
+MODULES = (grouped,)
+
+VARIANTS: Registry[Variant] = Registry("variant", (entry for module in MODULES for entry in module.ENTRIES))
+
+__all__ = ["VARIANTS", "AttentionOutput", "HeadShape", "Variant"]

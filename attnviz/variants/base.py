@@ -1,0 +1,221 @@
+"""What a variant of attention declares: shapes, weights, cache, arithmetic, and the call itself."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnviz.backends.base import CoreOutput
+from attnviz.knobs import Knob
+from attnviz.masks import Mask
+from attnviz.positions import Position
+from attnviz.score_mods import ScoreMod
+from attnviz.text import Refusal, Text, same
+
+Shapes = Mapping[str, tuple[int, ...]]
+Tensors = Mapping[str, Tensor]
+
+_BAD = Text("{name} must be {rule}, got {value}.", "{name} 应为{rule}，收到的是 {value}。")
+_AXES = Text("a floating-point tensor with axes [batch, length, {width}]", "浮点张量，各轴为 [批, 长度, {width}]")
+_BATCH = Text("of batch {batch}, as x is", "与 x 的批大小 {batch} 相同的张量")
+
+
+class AttentionOutput(NamedTuple):
+    """Hold what one attention layer gives.
+
+    ``output`` is ``[batch, q_len, hidden_size]``, ``core`` what the backend gave before the heads were merged, and
+    ``cache`` what the next call may be given: the past of this call and its own tokens.
+    """
+
+    output: Tensor
+    core: CoreOutput
+    cache: Tensors
+
+
+@dataclass(frozen=True)
+class Variant(ABC):
+    """Declare one variant. A file of ``variants`` holds a subclass and lists its entries in ``ENTRIES``.
+
+    Everything that compares variants (cost, caches, pickers, tests) asks these declarations and names no variant.
+
+    Args:
+        key: Plain key for links and registries.
+        label: What it is called on screen.
+        help: One or two sentences on what it computes.
+        source: URL of the paper.
+        knobs: The sizes that ``config`` takes, with their ranges.
+        backends: Keys of the backends that it runs on, the default first; or its own forms.
+    """
+
+    key: str
+    label: Text
+    help: Text
+    source: str
+    knobs: tuple[Knob, ...]
+    backends: tuple[str, ...]
+
+    @abstractmethod
+    def config(self, **sizes: Any) -> Any:
+        """Give a checked, frozen configuration.
+
+        Raises:
+            Refusal: If a size breaks a rule; names the size, the rule and the value received.
+        """
+
+    @abstractmethod
+    def matrices(self, config: Any) -> Mapping[str, tuple[int, int]]:
+        """Give each weight matrix as name → (in, out); tokens are rows, so a projection is ``x @ matrix``."""
+
+    @abstractmethod
+    def vectors(self, config: Any) -> Mapping[str, int]:
+        """Give each weight vector (bias, norm, decay) as name → size."""
+
+    @abstractmethod
+    def context_matrices(self, config: Any) -> frozenset[str]:
+        """Name the matrices that act on the tokens attended to, not on those that ask."""
+
+    @abstractmethod
+    def weights(
+        self, config: Any, *, seed: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    ) -> dict[str, Tensor]:
+        """Draw the named weights, the same for a seed on every device.
+
+        Entries of every projection have unit variance for input of unit variance; biases are zero.
+
+        Returns:
+            Exactly the names of ``matrices`` and ``vectors``, in their shapes.
+        """
+
+    @abstractmethod
+    def cache(self, config: Any, kv_len: int) -> Shapes:
+        """Give what one sequence keeps of ``kv_len`` tokens in one layer, as name → shape without the batch axis."""
+
+    @abstractmethod
+    def heads(self, config: Any) -> "HeadShape":
+        """Give the shape of the attention core, as a backend sees it."""
+
+    @abstractmethod
+    def mix_flops(self, config: Any, q_len: int, kv_len: int) -> int:
+        """Count the FLOPs that mix tokens of one sequence (a multiply-add is 2), as the matrix products have them."""
+
+    @abstractmethod
+    def project(
+        self,
+        config: Any,
+        weights: Tensors,
+        x: Tensor,
+        context: Tensor | None = None,
+        *,
+        position: Position | None = None,
+        start: int = 0,
+        context_start: int = 0,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Give query ``[batch, heads, q_len, head_dim]`` and the key and value that the core works on.
+
+        Args:
+            config: From ``config``.
+            weights: From ``weights``.
+            x: ``[batch, q_len, hidden_size]``.
+            context: ``[batch, kv_len, hidden_size]`` for cross attention; None is self attention.
+            position: Position encoding, or None.
+            start: Position of the first token of ``x``.
+            context_start: Position of the first token that keys are made of.
+        """
+
+    @abstractmethod
+    def attend(
+        self,
+        config: Any,
+        weights: Tensors,
+        x: Tensor,
+        *,
+        context: Tensor | None = None,
+        allowed: Tensor | Mask | None = None,
+        align: str = "top_left",
+        score_mod: ScoreMod | None = None,
+        position: Position | None = None,
+        scale: float | None = None,
+        backend: str | None = None,
+        cache: Tensors | None = None,
+    ) -> AttentionOutput:
+        """Compute the layer: project, mix, merge the heads, project back.
+
+        Args:
+            config: From ``config``.
+            weights: From ``weights``, in the dtype and on the device of ``x``.
+            x: The tokens that ask, ``[batch, q_len, hidden_size]``.
+            context: The tokens attended to, for cross attention; None is self attention.
+            allowed: Mask, or bool broadcastable to ``[batch, heads, q_len, kv_len]``; True = may attend.
+            align: ``top_left`` or ``bottom_right``; decoding with a cache means ``bottom_right``.
+            score_mod: Change of the scores before the mask, or None.
+            position: Position encoding, or None.
+            scale: Factor of the scores; None means 1/sqrt(head_dim).
+            backend: One of ``backends``; None is the first.
+            cache: What an earlier call gave; the new keys are put behind it.
+
+        Raises:
+            Refusal: If an argument breaks a rule; names the argument, the rule and the value received.
+        """
+
+    def parameters(self, config: Any) -> int:
+        """Count the weights."""
+        return sum(rows * cols for rows, cols in self.matrices(config).values()) + sum(self.vectors(config).values())
+
+
+class HeadShape(NamedTuple):
+    """Hold the sizes of an attention core: query heads, KV heads, width of a key and of a value."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    v_head_dim: int
+
+
+def refuse(name: str, rule: Text, value: object) -> Refusal:
+    """Give the refusal that names an argument, its rule and the value received."""
+    return Refusal(_BAD.fill(name=same(name), rule=rule, value=same(str(value))))
+
+
+def check_tokens(name: str, tokens: Tensor, width: int, batch: int | None = None) -> None:
+    """Check that token vectors have the axes and the width that the weights expect.
+
+    Raises:
+        Refusal: If not, or if the batch differs from ``batch``.
+    """
+    if (
+        not isinstance(tokens, Tensor)
+        or tokens.dim() != 3
+        or not tokens.is_floating_point()
+        or tokens.shape[2] != width
+    ):
+        got = list(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
+        raise refuse(name, _AXES.fill(width=width), got)
+    if batch is not None and tokens.shape[0] != batch:
+        raise refuse(name, _BATCH.fill(batch=batch), list(tokens.shape))
+
+
+def draw(seed: int, stream: int, index: int, rows: int, cols: int) -> Float[Tensor, "rows cols"]:
+    """Draw a matrix of unit normals that depends on its own place alone.
+
+    A matrix of more rows begins with the rows of a smaller one, and another ``index`` is another matrix: adding heads
+    or widening them adds weights and leaves the ones before as they were.
+
+    Args:
+        seed: Seed of the whole layer, 0 or more.
+        stream: Number of the projection.
+        index: Number of the head.
+        rows: Entries of one head.
+        cols: Width of the input.
+    """
+    # The generator uses 32 bits of its seed: mix all of the place into them, away from small seeds that inputs use.
+    place = (seed + 1) * 0x9E3779B97F4A7C15 + stream * 0xC2B2AE3D27D4EB4F + index * 0x165667B19E3779F9
+    mixed = ((place ^ (place >> 29)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+    generator = torch.Generator().manual_seed(mixed >> 32)
+    # torch fills sixteen normals at a time; asked for a multiple of sixteen, a longer draw begins with a shorter one.
+    count = math.ceil(rows * cols / 16) * 16
+    return torch.randn(count, generator=generator)[: rows * cols].view(rows, cols)

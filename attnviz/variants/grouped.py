@@ -1,0 +1,348 @@
+"""Multi-head, grouped-query and multi-query attention: one computation that differs in how many heads share a key."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnviz.backends import BACKENDS
+from attnviz.config import check_divides, divisors
+from attnviz.knobs import Flag, Integer
+from attnviz.masks import Mask
+from attnviz.positions import Position
+from attnviz.score_mods import ScoreMod
+from attnviz.text import Text, same
+from attnviz.variants.base import (
+    AttentionOutput,
+    HeadShape,
+    Shapes,
+    Tensors,
+    Variant,
+    check_tokens,
+    draw,
+    refuse,
+)
+
+# Their numbers seed the draws: a new one goes to the end.
+_STREAMS = ("query", "key", "value", "output")
+
+_FIXED = Text("{heads} for {variant}", " {heads}（{variant}）")
+_UNKNOWN = Text("one of {valid}", "以下之一：{valid}")
+_BACKEND = Text("one of {valid}", "以下之一：{valid}")
+_PAST = Text(
+    "a cache of this configuration and batch: key {key}, value {value}, with any number of tokens",
+    "由同一配置、同一批大小产生的缓存：key {key}、value {value}，token 数任意",
+)
+
+
+@dataclass(frozen=True)
+class GroupedConfig:
+    """Hold the sizes of one layer, named as published ``config.json`` files have them.
+
+    Args:
+        hidden_size: Width of a token vector.
+        num_attention_heads: Query heads.
+        num_key_value_heads: Heads of keys and values; divides ``num_attention_heads``.
+        head_dim: Width of a query and a key, d_k.
+        v_head_dim: Width of a value.
+        biases: Whether every projection adds a vector.
+    """
+
+    hidden_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    v_head_dim: int
+    biases: bool = True
+
+
+_KV_HEADS = Integer(
+    "num_key_value_heads",
+    Text("KV heads", "KV 头数"),
+    2,
+    Text("Heads of keys and values; must divide the heads.", "键和值的头数，必须整除头数。"),
+    low=1,
+    high=1024,
+    slider_high=64,
+)
+_SIZES = (
+    Integer(
+        "hidden_size",
+        Text("Model width (hidden_size)", "模型宽度 (hidden_size)"),
+        512,
+        Text("Width of a token vector.", "token 向量的维度。"),
+        low=1,
+        high=65_536,
+        slider_high=8192,
+    ),
+    Integer("num_attention_heads", Text("Heads", "头数"), 8, low=1, high=1024, slider_high=64),
+    Integer(
+        "head_dim",
+        same("d_k (head_dim)"),
+        64,
+        Text("Width of a query and a key in one head.", "一个头里查询与键的维度。"),
+        low=1,
+        high=4096,
+        slider_high=1024,
+    ),
+    Integer(
+        "v_head_dim",
+        same("d_v (v_head_dim)"),
+        64,
+        Text("Width of a value in one head.", "一个头里值的维度。"),
+        low=1,
+        high=4096,
+        slider_high=1024,
+    ),
+    Flag("biases", Text("Biases", "偏置"), True, Text("Each projection adds a vector.", "每个投影加上一个向量。")),
+)
+
+
+@dataclass(frozen=True)
+class Grouped(Variant):
+    """Attention whose query heads share KV heads: query head i uses KV head ``i // (heads // kv_heads)``.
+
+    ``kv_heads`` is what the variant fixes: ``all``, ``one``, or None where it can be chosen.
+
+    Source:
+        MHA https://arxiv.org/abs/1706.03762, MQA https://arxiv.org/abs/1911.02150, GQA https://arxiv.org/abs/2305.13245
+    """
+
+    kv_heads: str | None = None
+
+    def config(self, **sizes: Any) -> GroupedConfig:
+        """Give a checked configuration.
+
+        Args:
+            sizes: ``hidden_size`` (512), ``num_attention_heads`` (8), ``num_key_value_heads`` (as the variant has it;
+                for GQA the largest divisor of the heads that is at most a quarter of them), ``head_dim`` (hidden_size /
+                heads), ``v_head_dim`` (head_dim) and ``biases`` (True).
+
+        Raises:
+            Refusal: If a size breaks a rule; names the size, the rule and the value received.
+        """
+        knobs = {knob.name: knob for knob in (*_SIZES, _KV_HEADS)}
+        for name in sizes:
+            if name not in knobs:
+                raise refuse("size", _UNKNOWN.fill(valid=", ".join(knobs)), repr(name))
+        given: dict[str, Any] = {name: knobs[name].parse(raw) for name, raw in sizes.items() if raw is not None}
+        heads = given.get("num_attention_heads", 8)
+        width = given.get("hidden_size", 512)
+        head_dim = given.get("head_dim", max(1, width // heads))
+        return GroupedConfig(
+            hidden_size=width,
+            num_attention_heads=heads,
+            num_key_value_heads=self._kv_heads(heads, given.get("num_key_value_heads")),
+            head_dim=head_dim,
+            v_head_dim=given.get("v_head_dim", head_dim),
+            biases=given.get("biases", True),
+        )
+
+    def _kv_heads(self, heads: int, given: int | None) -> int:
+        fixed = {"all": heads, "one": 1, None: None}[self.kv_heads]
+        if fixed is not None and given not in (None, fixed):
+            raise refuse("num_key_value_heads", _FIXED.fill(heads=fixed, variant=self.label), given)
+        if given is None:
+            return fixed or max(n for n in divisors(heads) if n == 1 or n <= heads // 4)
+        check_divides("num_key_value_heads", given, "num_attention_heads", heads)
+        return given
+
+    def matrices(self, config: GroupedConfig) -> Mapping[str, tuple[int, int]]:
+        kv_heads, heads = config.num_key_value_heads, config.num_attention_heads
+        return {
+            "query": (config.hidden_size, heads * config.head_dim),
+            "key": (config.hidden_size, kv_heads * config.head_dim),
+            "value": (config.hidden_size, kv_heads * config.v_head_dim),
+            "output": (heads * config.v_head_dim, config.hidden_size),
+        }
+
+    def vectors(self, config: GroupedConfig) -> Mapping[str, int]:
+        if not config.biases:
+            return {}
+        return {f"{name}_bias": cols for name, (_, cols) in self.matrices(config).items()}
+
+    def context_matrices(self, config: GroupedConfig) -> frozenset[str]:
+        return frozenset(("key", "value"))
+
+    def weights(
+        self,
+        config: GroupedConfig,
+        *,
+        seed: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> dict[str, Tensor]:
+        """Draw the weights head by head, so that more or wider heads leave the numbers drawn before as they were.
+
+        Returns:
+            Matrices ``[in, out]`` and, with biases, ``query_bias`` and so on, zero.
+        """
+        heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
+        rows = {
+            "query": (heads, config.head_dim),
+            "key": (kv_heads, config.head_dim),
+            "value": (kv_heads, config.v_head_dim),
+            "output": (heads, config.v_head_dim),
+        }
+        drawn: dict[str, Tensor] = {}
+        for stream, name in enumerate(_STREAMS):
+            count, width = rows[name]
+            stacked = torch.cat([draw(seed, stream, head, width, config.hidden_size) for head in range(count)])
+            # Entries of x @ W have unit variance when those of x do: each column of W has unit length on average.
+            matrix = stacked if name == "output" else stacked.t()
+            drawn[name] = (matrix * matrix.shape[0] ** -0.5).to(device=device, dtype=dtype)
+        for name, size in self.vectors(config).items():
+            drawn[name] = torch.zeros(size, dtype=dtype, device=device)
+        return drawn
+
+    def cache(self, config: GroupedConfig, kv_len: int) -> Shapes:
+        kv_heads = config.num_key_value_heads
+        return {"key": (kv_heads, kv_len, config.head_dim), "value": (kv_heads, kv_len, config.v_head_dim)}
+
+    def heads(self, config: GroupedConfig) -> HeadShape:
+        return HeadShape(config.num_attention_heads, config.num_key_value_heads, config.head_dim, config.v_head_dim)
+
+    def mix_flops(self, config: GroupedConfig, q_len: int, kv_len: int) -> int:
+        """Count the FLOPs of QKᵀ and weights · V of one sequence; sharing KV heads saves none of them."""
+        return 2 * config.num_attention_heads * q_len * kv_len * (config.head_dim + config.v_head_dim)
+
+    def project(
+        self,
+        config: GroupedConfig,
+        weights: Tensors,
+        x: Tensor,
+        context: Tensor | None = None,
+        *,
+        position: Position | None = None,
+        start: int = 0,
+        context_start: int = 0,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Give query ``[batch, heads, q_len, head_dim]``, key and value ``[batch, kv_heads, kv_len, width]``.
+
+        Raises:
+            Refusal: If ``x`` or ``context`` has other axes or another width than the configuration.
+        """
+        check_tokens("x", x, config.hidden_size)
+        if context is None:
+            context, context_start = x, start
+        else:
+            check_tokens("context", context, config.hidden_size, x.shape[0])
+        keys = context
+        if position is not None:
+            # Self attention adds the encoding once: both sides are the same tokens.
+            keys = position.add(context, context_start)
+            x = keys if context is x else position.add(x, start)
+        query = _split(_apply(weights, "query", x), config.num_attention_heads)
+        key = _split(_apply(weights, "key", keys), config.num_key_value_heads)
+        value = _split(_apply(weights, "value", keys), config.num_key_value_heads)
+        if position is not None:
+            query, key = position.turn(query, start), position.turn(key, context_start)
+        return query, key, value
+
+    def attend(
+        self,
+        config: GroupedConfig,
+        weights: Tensors,
+        x: Tensor,
+        *,
+        context: Tensor | None = None,
+        allowed: Tensor | Mask | None = None,
+        align: str = "top_left",
+        score_mod: ScoreMod | None = None,
+        position: Position | None = None,
+        scale: float | None = None,
+        backend: str | None = None,
+        cache: Tensors | None = None,
+    ) -> AttentionOutput:
+        """Compute the layer, see ``Variant.attend``.
+
+        The cache holds key and value, ``[batch, kv_heads, tokens, width]``, keys already rotated. With ``context`` the
+        cache grows by the context's tokens: pass an empty context to ask a finished cache again. A query stands at its
+        own index in ``x``, after the past in self attention, and as ``align`` says in cross attention.
+
+        Returns:
+            Output ``[batch, q_len, hidden_size]``, the backend's answer, and the longer cache.
+        """
+        check_tokens("x", x, config.hidden_size)
+        past = 0 if cache is None else self._past(config, cache, x)
+        start = past
+        if context is not None:
+            start = past + context.shape[1] - x.shape[1] if align == "bottom_right" else 0
+        query, key, value = self.project(
+            config, weights, x, context, position=position, start=start, context_start=past
+        )
+        if cache is not None:
+            key, value = torch.cat((cache["key"], key), dim=2), torch.cat((cache["value"], value), dim=2)
+        name = self.backends[0] if backend is None else backend
+        if name not in self.backends:
+            raise refuse("backend", _BACKEND.fill(valid=", ".join(self.backends)), repr(name))
+        bias = softcap = None
+        if score_mod is not None:
+            shape = (config.num_attention_heads, query.shape[2], key.shape[2])
+            bias, softcap, factor = score_mod.terms(*shape, align=align, dtype=query.dtype, device=query.device)
+            scale = (config.head_dim**-0.5 if scale is None else scale) * factor
+        core = BACKENDS[name].attend(
+            query, key, value, allowed=allowed, align=align, bias=bias, scale=scale, softcap=softcap
+        )
+        output = _apply(weights, "output", core.output.transpose(1, 2).flatten(2))
+        return AttentionOutput(output, core, {"key": key, "value": value})
+
+    def _past(self, config: GroupedConfig, cache: Tensors, x: Tensor) -> int:
+        """Check a cache against the configuration and the batch, and count its tokens."""
+        expected = {name: (x.shape[0], *shape) for name, shape in self.cache(config, 0).items()}
+        for name, shape in expected.items():
+            got = tuple(cache[name].shape) if name in cache else None
+            if got is None or len(got) != 4 or (*got[:2], 0, got[3]) != shape or got[2] != cache["key"].shape[2]:
+                words = {key: f"[{size[0]}, {size[1]}, tokens, {size[3]}]" for key, size in expected.items()}
+                raise refuse(f'cache["{name}"]', _PAST.fill(**words), got)
+        return cache["key"].shape[2]
+
+
+def _apply(weights: Tensors, name: str, tokens: Float[Tensor, "batch len width"]) -> Float[Tensor, "batch len out"]:
+    """Project tokens with one matrix and its bias, if there is one."""
+    projected = tokens @ weights[name]
+    bias = weights.get(f"{name}_bias")
+    return projected if bias is None else projected + bias
+
+
+def _split(tokens: Float[Tensor, "batch len width"], heads: int) -> Float[Tensor, "batch heads len head_dim"]:
+    """Cut each token's vector into heads."""
+    return tokens.unflatten(2, (heads, -1)).transpose(1, 2)
+
+
+_BACKENDS = tuple(BACKENDS)
+
+ENTRIES = (
+    Grouped(
+        "mha",
+        Text("MHA (multi-head)", "MHA（多头注意力）"),
+        Text("Every query head has its own keys and values.", "每个查询头都有自己的键和值。"),
+        "https://arxiv.org/abs/1706.03762",
+        _SIZES,
+        _BACKENDS,
+        "all",
+    ),
+    Grouped(
+        "gqa",
+        Text("GQA (grouped-query)", "GQA（分组查询注意力）"),
+        Text(
+            "Groups of query heads share keys and values: a smaller cache, the same arithmetic.",
+            "若干查询头共用一组键和值：缓存更小，运算量不变。",
+        ),
+        "https://arxiv.org/abs/2305.13245",
+        (*_SIZES, _KV_HEADS),
+        _BACKENDS,
+    ),
+    Grouped(
+        "mqa",
+        Text("MQA (multi-query)", "MQA（多查询注意力）"),
+        Text("All query heads share one head of keys and values.", "所有查询头共用一组键和值。"),
+        "https://arxiv.org/abs/1911.02150",
+        _SIZES,
+        _BACKENDS,
+        "one",
+    ),
+)
