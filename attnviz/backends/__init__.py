@@ -2,9 +2,10 @@
 
 from attnviz.backends.base import Backend, CoreOutput, nonfinite_rows
 from attnviz.backends.eager import EAGER
+from attnviz.backends.flash import FLASH
 from attnviz.backends.sdpa import SDPA
 from attnviz.registry import Registry
 
-BACKENDS: Registry[Backend] = Registry("backend", (EAGER, SDPA))
+BACKENDS: Registry[Backend] = Registry("backend", (EAGER, SDPA, FLASH))
 
 __all__ = ["BACKENDS", "Backend", "CoreOutput", "nonfinite_rows"]

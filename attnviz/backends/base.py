@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NoReturn, Protocol, runtime_checkable
+from typing import NamedTuple, NoReturn, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -118,8 +118,7 @@ class Backend:
     attend: Attend
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """Hold the checked arguments of one call; ``allowed`` and ``bias`` have four axes, any of size 1."""
 
     query: Tensor
@@ -223,9 +222,10 @@ def check(
 
 def cut(tensor: Tensor, rows: Span, cols: Span) -> Tensor:
     """Give a region of a broadcastable four-axis tensor; an axis of size 1 stays as it is."""
-    if tensor.shape[2] > 1:
+    _, _, q_len, kv_len = tensor.shape
+    if q_len > 1 and rows != (0, q_len):
         tensor = tensor[:, :, rows[0] : rows[1]]
-    return tensor[..., cols[0] : cols[1]] if tensor.shape[3] > 1 else tensor
+    return tensor[..., cols[0] : cols[1]] if kv_len > 1 and cols != (0, kv_len) else tensor
 
 
 def group(query: Float[Tensor, "batch heads q_len width"], kv_heads: int) -> Float[Tensor, "batch kv_heads rows width"]:
@@ -252,9 +252,27 @@ def nonfinite_rows(result: CoreOutput) -> Bool[Tensor, "batch heads q_len"]:
 
 
 def _check_inputs(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Check axes, sizes, dtype and device of the three tensors."""
+    """Check axes, sizes, dtype and device of the three tensors; in one expression, since every call pays for it."""
+    sizes, key_sizes, value_sizes = query.shape, key.shape, value.shape
+    if not (
+        len(sizes) == len(key_sizes) == len(value_sizes) == 4
+        and query.is_floating_point()
+        and query.dtype == key.dtype == value.dtype
+        and query.device == key.device == value.device
+        and sizes[0] == key_sizes[0]
+        and sizes[3] == key_sizes[3]
+        and key_sizes[:3] == value_sizes[:3]
+        and 0 not in sizes
+        and 0 not in value_sizes
+        and sizes[1] % key_sizes[1] == 0
+    ):
+        _explain(query, key, value)
+
+
+def _explain(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Refuse by the first rule that is broken."""
     for name, tensor in (("query", query), ("key", key), ("value", value)):
-        if not isinstance(tensor, Tensor) or tensor.dim() != 4 or not tensor.is_floating_point():
+        if tensor.dim() != 4 or not tensor.is_floating_point():
             _refuse(name, _AXES, _describe(tensor))
         if not tensor.numel():
             _refuse(name, _FILLED, _describe(tensor))
@@ -293,11 +311,12 @@ def _check_bias(bias: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype)
 
 def _four_axes(name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Give the tensor leading axes of size 1 up to four, checked against the shape that it must spread to."""
-    missing = 4 - tensor.dim()
-    sizes = (1,) * missing + tuple(tensor.shape)
-    if missing < 0 or any(size not in (1, full) for size, full in zip(sizes, shape, strict=True)):
+    sizes = tensor.shape
+    missing = 4 - len(sizes)
+    exact = missing >= 0 and sizes == shape[missing:]
+    if not exact and (missing < 0 or any(a not in (1, b) for a, b in zip(sizes, shape[missing:], strict=True))):
         _refuse(name, _SPREADS.fill(shape=list(shape)), _describe(tensor))
-    return tensor[(None,) * missing] if missing else tensor
+    return tensor.expand((1,) * missing + (-1,) * len(sizes)) if missing else tensor
 
 
 def _finite(number: object) -> bool:

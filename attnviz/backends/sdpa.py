@@ -1,7 +1,6 @@
 """Attention by torch's fused call, helped where it is weak: masks of known shape, shared KV heads, row statistics."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -24,6 +23,7 @@ _NAMES = {
 _FLASH = SDPBackend.FLASH_ATTENTION.value
 _FEW_QUERIES = 16  # up to here stacking the heads' queries over one KV head pays, masks included
 _BLOCK_ROWS = 256  # queries per call where a mask is cut into row blocks
+_WINDOW_ROWS = 64  # and where each query sees a window: fewer rows waste fewer cells at its edges
 _BLOCK_CELLS = 1 << 22  # score cells held at once where rows are worked out by plain operations (16 MiB in float32)
 
 
@@ -148,8 +148,7 @@ def _additive(call: Call, rows: Span, cols: Span) -> Tensor | None:
     bias = None if call.bias is None else cut(call.bias, rows, cols)
     if keep is None:
         return bias
-    base = torch.zeros((), dtype=call.query.dtype, device=call.query.device) if bias is None else bias
-    return torch.where(keep, base, float("-inf"))
+    return torch.where(keep, call.query.new_zeros(()) if bias is None else bias, float("-inf"))
 
 
 def _mark_empty(lse: Tensor, mask: Tensor) -> Tensor:
@@ -157,7 +156,7 @@ def _mark_empty(lse: Tensor, mask: Tensor) -> Tensor:
 
     An exact 0 is rare elsewhere, so the mask is read only when there is one.
     """
-    if not (lse == 0.0).any():
+    if lse.all():
         return lse
     return lse.masked_fill(torch.isneginf(mask).all(-1), float("-inf"))
 
@@ -167,7 +166,7 @@ def _in_blocks(call: Call, allowed: Mask) -> CoreOutput:
     q_len = call.query.shape[2]
     parts: list[_Part] = []
     mask, known = None, None
-    for rows in _row_blocks(q_len, _BLOCK_ROWS):
+    for rows in _row_blocks(q_len, _BLOCK_ROWS if None in allowed.band else _WINDOW_ROWS):
         cols = call.visible(rows)
         if cols[0] == cols[1]:
             parts.append(_nothing(call, rows))
@@ -176,7 +175,7 @@ def _in_blocks(call: Call, allowed: Mask) -> CoreOutput:
         alike = (rows[1] - rows[0], cols[1] - cols[0], rows[0] - cols[0])
         if not allowed.exact or call.bias is not None or alike != known:
             clear = allowed.exact and tile_state(allowed, rows, cols, offset=call.offset) == "full"
-            mask, known = _additive(replace(call, allowed=None) if clear else call, rows, cols), alike
+            mask, known = _additive(call._replace(allowed=None) if clear else call, rows, cols), alike
         query = call.query[:, :, rows[0] : rows[1]]
         key, value = call.key[:, :, cols[0] : cols[1]], call.value[:, :, cols[0] : cols[1]]
         parts.append(_fused(call, query, key, value, mask, False))

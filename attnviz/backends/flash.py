@@ -1,0 +1,232 @@
+"""Attention tile by tile with an online softmax: the method of FlashAttention in plain PyTorch, one step at a time.
+
+For each block of queries the keys come by in tiles. With m the running maximum, l the running sum and o the running
+output, a tile of scores s and its values v change them to
+
+    m' = max(m, max s),   l' = l · exp(m - m') + Σ exp(s - m'),   o' = o · exp(m - m') + exp(s - m') · v
+
+and at the end the output is o / l and the log-sum-exp m + log l. No [q_len, kv_len] matrix ever exists.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnviz.backends.base import Backend, Call, CoreOutput, Span, check, group
+from attnviz.masks import Mask, tile_state
+from attnviz.text import Refusal, Text
+
+_ROWS, _COLS = 256, 256
+_NO_GRADIENT = Text(
+    "backend flash computes no gradients: call it under torch.no_grad(), or take eager or sdpa.",
+    "flash 后端不计算梯度：请在 torch.no_grad() 下调用，或改用 eager、sdpa。",
+)
+_TILE = Text(
+    "tile must be two whole numbers of at least 1, got {tile}.", "tile 应为两个不小于 1 的整数，收到的是 {tile}。"
+)
+
+
+class Step(NamedTuple):
+    """Hold the state after one tile. The tensors are the running ones: valid until the next step; copy to keep.
+
+    Args:
+        rows: First query of the tile and the one after the last.
+        cols: First key and the one after the last.
+        state: ``full`` (every cell counts) or ``partial`` (some are masked).
+        exponentials: exp(score - maximum) of the tile's cells, 0 where masked.
+        maximum: Running maximum of each row; -inf while it has seen no key.
+        total: Running sum of exponentials, relative to ``maximum``.
+        output: Running weighted sum of values, not yet divided by ``total``.
+    """
+
+    rows: Span
+    cols: Span
+    state: str
+    exponentials: Float[Tensor, "batch heads rows cols"]
+    maximum: Float[Tensor, "batch heads rows"]
+    total: Float[Tensor, "batch heads rows"]
+    output: Float[Tensor, "batch heads rows value_width"]
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    allowed: Tensor | Mask | None = None,
+    align: str = "top_left",
+    bias: Tensor | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+) -> CoreOutput:
+    """Compute attention by running through ``trace``, so that what is drawn is what is computed.
+
+    Args:
+        query: [batch, heads, q_len, head_dim].
+        key: [batch, kv_heads, kv_len, head_dim]; kv_heads divides heads.
+        value: [batch, kv_heads, kv_len, value width].
+        allowed: Mask, or bool broadcastable to [batch, heads, q_len, kv_len]; True = may attend; None = everything.
+        align: Where query 0 of a ``Mask`` stands when q_len ≠ kv_len: ``top_left`` or ``bottom_right``.
+        bias: Float, broadcastable likewise; -inf means "not allowed".
+        scale: Factor of the scores; None means 1/sqrt(head_dim).
+        softcap: Bound c > 0 of the scores, c · tanh(score / c); None for none.
+
+    Returns:
+        Output and log-sum-exp; extra memory is one tile of scores and a few rows.
+
+    Raises:
+        Refusal: If an argument breaks a rule, or a gradient is asked for: this form has none.
+
+    Source:
+        Dao et al. 2022, algorithm 1, https://arxiv.org/abs/2205.14135; queries outside, keys inside as in
+        Dao 2023, algorithm 1, https://arxiv.org/abs/2307.08691
+    """
+    call = check(query, key, value, allowed, align, bias, scale, softcap)
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    output = query.new_zeros(*query.shape[:3], value.shape[3])
+    logsumexp = query.new_full(query.shape[:3], float("-inf"), dtype=dtype)
+    # Rows that no tile reaches keep 0 and -inf.
+    for (start, stop), steps in groupby(_steps(call, _ROWS, _COLS), key=lambda step: step.rows):
+        last = deque(steps, maxlen=1)[0]
+        divisor = last.total.masked_fill(last.total == 0.0, 1.0)
+        output[:, :, start:stop] = last.output / divisor[..., None]
+        logsumexp[:, :, start:stop] = last.maximum + last.total.log()
+    return CoreOutput(output, logsumexp=logsumexp, kernel=f"tiled {_ROWS} × {_COLS}")
+
+
+def trace(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    allowed: Tensor | Mask | None = None,
+    align: str = "top_left",
+    bias: Tensor | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    tile: tuple[int, int] = (_ROWS, _COLS),
+) -> Iterator[Step]:
+    """Give the state after each tile, block of queries by block of queries.
+
+    Tiles without a cell that counts are left out: where the mask's band says so, before anything is made of them.
+
+    Args:
+        query: As in ``attend``, and so are all others.
+        key: Keys.
+        value: Values.
+        allowed: Mask or bool tensor.
+        align: Where query 0 of a ``Mask`` stands.
+        bias: Additive scores.
+        scale: Factor of the scores.
+        softcap: Bound of the scores.
+        tile: Queries and keys of a tile, each at least 1.
+
+    Raises:
+        Refusal: As in ``attend``, or if ``tile`` is not two numbers of at least 1.
+    """
+    call = check(query, key, value, allowed, align, bias, scale, softcap)
+    if len(tile) != 2 or min(tile) < 1:
+        raise Refusal(_TILE.fill(tile=tile))
+    return _steps(call, *tile)
+
+
+def _steps(call: Call, tile_rows: int, tile_cols: int) -> Iterator[Step]:
+    """Check that no gradient is wanted, now and not at the first step, and give the steps."""
+    if torch.is_grad_enabled() and any(
+        tensor is not None and tensor.requires_grad for tensor in (call.query, call.key, call.value, call.bias)
+    ):
+        raise Refusal(_NO_GRADIENT)
+    return _walk(call, tile_rows, tile_cols)
+
+
+@torch.no_grad()
+def _walk(call: Call, tile_rows: int, tile_cols: int) -> Iterator[Step]:
+    """Go through the tiles; scores are computed in float32, or float64 for float64 input."""
+    batch, heads, q_len, _ = call.query.shape
+    _, kv_heads, kv_len, value_width = call.value.shape
+    dtype = torch.promote_types(call.query.dtype, torch.float32)
+    # Batch and KV head in one axis, for bmm; the queries of the heads that share a KV head are stacked as its rows.
+    key = call.key.to(dtype).flatten(0, 1).transpose(1, 2)
+    value = call.value.to(dtype).flatten(0, 1)
+    for start in range(0, q_len, tile_rows):
+        rows = (start, min(start + tile_rows, q_len))
+        shape = (batch, heads, rows[1] - start)
+        query = group(call.query[:, :, start : rows[1]].to(dtype) * call.scale, kv_heads).flatten(0, 1)
+        scratch = query.new_empty(len(key) * query.shape[1] * min(tile_cols, kv_len))
+        maximum = query.new_full((*query.shape[:2], 1), float("-inf"))
+        total = query.new_zeros(maximum.shape)
+        output = query.new_zeros((*query.shape[:2], value_width))
+        first, stop = call.visible(rows)
+        for grid in range(first // tile_cols * tile_cols, stop, tile_cols):
+            cols = (max(grid, first), min(grid + tile_cols, stop))
+            terms = _tile_terms(call, rows, cols)
+            if terms is None:
+                continue
+            cells = scratch[: query.shape[0] * query.shape[1] * (cols[1] - cols[0])].view(*query.shape[:2], -1)
+            torch.bmm(query, key[..., cols[0] : cols[1]], out=cells)
+            _adjust(cells.view(*shape, -1), call.softcap, *terms)
+            _absorb(cells, value[:, cols[0] : cols[1]], maximum, total, output)
+            state = "full" if terms[0] is None else "partial"
+            running = (cells.view(*shape, -1), maximum.view(shape), total.view(shape), output.view(*shape, -1))
+            yield Step(rows, cols, state, *running)
+
+
+def _tile_terms(call: Call, rows: Span, cols: Span) -> tuple[Tensor | None, Tensor | None] | None:
+    """Give mask and bias of a tile (mask None when every cell counts), or None when no cell does."""
+    if isinstance(call.allowed, Mask):
+        state = tile_state(call.allowed, rows, cols, offset=call.offset)
+        if state == "empty":
+            return None
+        if state == "full":
+            call = call._replace(allowed=None)
+    keep, bias = call.terms(rows, cols)
+    if keep is None or keep.all():
+        return None, bias
+    return (keep, bias) if keep.any() else None
+
+
+def _adjust(
+    cells: Float[Tensor, "batch heads rows cols"], softcap: float | None, keep: Tensor | None, bias: Tensor | None
+) -> None:
+    """Put softcap, bias and mask on a tile of scores, in place."""
+    if softcap is not None:
+        cells.div_(softcap).tanh_().mul_(softcap)
+    if bias is not None:
+        cells.add_(bias)
+    if keep is not None:
+        cells.masked_fill_(~keep, float("-inf"))
+
+
+def _absorb(
+    cells: Float[Tensor, "groups rows cols"],
+    value: Float[Tensor, "groups cols value_width"],
+    maximum: Float[Tensor, "groups rows 1"],
+    total: Float[Tensor, "groups rows 1"],
+    output: Float[Tensor, "groups rows value_width"],
+) -> None:
+    """Take a tile of scores into the running state; all in place, and the scores become exponentials."""
+    higher = torch.maximum(maximum, cells.amax(-1, keepdim=True))
+    # A row that has seen no key has maximum -inf, and -inf - -inf is NaN: measure it from 0 instead.
+    origin = higher.masked_fill(torch.isneginf(higher), 0.0)
+    cells.sub_(origin).exp_()
+    shrink = maximum.sub_(origin).exp_()
+    total.mul_(shrink).add_(cells.sum(-1, keepdim=True))
+    torch.baddbmm(output.mul_(shrink), cells, value, out=output)
+    maximum.copy_(higher)
+
+
+FLASH = Backend(
+    "flash",
+    Text("Flash (own tiles)", "Flash（自己实现的分块）"),
+    Text(
+        "Goes through tiles with a running maximum and sum, in plain PyTorch: memory grows with length, not length².",
+        "用普通 PyTorch 逐块计算，维护当前最大值与和：内存随长度线性增长，而非平方。",
+    ),
+    "https://arxiv.org/abs/2205.14135",
+    attend,
+)
