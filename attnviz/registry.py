@@ -35,16 +35,15 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
             table[entry.key] = entry
         self._table = table
 
-    def __getitem__(self, key: str) -> Entry:
+    def __getitem__(self, key: object) -> Entry:
         """Give the entry with this key.
 
         Raises:
             KeyError: If there is none; the message lists the valid keys.
         """
-        try:
-            return self._table[key]
-        except (KeyError, TypeError):
-            raise KeyError(f"unknown {self._kind} {key!r}; valid: {', '.join(self._table)}") from None
+        if not isinstance(key, str) or key not in self._table:
+            raise KeyError(f"unknown {self._kind} {key!r}; valid: {', '.join(self._table)}")
+        return self._table[key]
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and key in self._table

@@ -9,7 +9,7 @@ _COUNT = ("", "k", "M", "B", "T")
 _TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
-def number(value: float, digits: int = 3) -> str:
+def number(value: int | float, digits: int = 3) -> str:
     """Give a number with ``digits`` significant digits, thousands grouped, integers of up to that many exact.
 
     Args:
@@ -37,29 +37,29 @@ def count(value: int) -> str:
     return f"{value:,}".replace("-", "−")
 
 
-def short_count(value: float) -> str:
+def short_count(value: int | float) -> str:
     """Give a count in three digits for an axis or a label: 4.2M parameters."""
     return _scaled(value, 1000, _COUNT, "")
 
 
-def binary_bytes(value: float, digits: int = 3) -> str:
+def binary_bytes(value: int | float, digits: int = 3) -> str:
     """Give bytes in units of 1024: KiB, MiB, GiB."""
     return _scaled(value, 1024, _BINARY, digits=digits)
 
 
-def decimal_bytes(value: float, digits: int = 3) -> str:
+def decimal_bytes(value: int | float, digits: int = 3) -> str:
     """Give bytes in units of 1000: kB, MB, GB."""
     return _scaled(value, 1000, _DECIMAL, digits=digits)
 
 
-def both_bytes(value: float, digits: int = 3) -> str:
+def both_bytes(value: int | float, digits: int = 3) -> str:
     """Give bytes in both units: "1.5 GiB (1.61 GB)"; below 1000 bytes they are the same and given once."""
     if abs(value) < 1000:
         return binary_bytes(value, digits)
     return f"{binary_bytes(value, digits)} ({decimal_bytes(value, digits)})"
 
 
-def seconds(value: float) -> str:
+def seconds(value: int | float) -> str:
     """Give a time in the unit that fits: ns, µs, ms, s, or minutes and seconds, or hours and minutes."""
     size = abs(value)
     if not math.isfinite(value) or value == 0:
@@ -78,17 +78,17 @@ def seconds(value: float) -> str:
     return f"{number(value / 1e-9)} ns"
 
 
-def flops(value: float) -> str:
+def flops(value: int | float) -> str:
     """Give a number of floating-point operations: 75.2 GFLOP."""
     return _scaled(value, 1000, tuple(f"{prefix}FLOP" for prefix in _METRIC))
 
 
-def flops_per_second(value: float) -> str:
+def flops_per_second(value: int | float) -> str:
     """Give a speed: 740 TFLOP/s."""
     return f"{flops(value)}/s"
 
 
-def bytes_per_second(value: float) -> str:
+def bytes_per_second(value: int | float) -> str:
     """Give a bandwidth, as data sheets do in units of 1000: 3.35 TB/s."""
     return f"{decimal_bytes(value)}/s"
 
@@ -101,12 +101,12 @@ def short_length(tokens: int) -> str:
     return count(tokens)
 
 
-def ratio(value: float) -> str:
+def ratio(value: int | float) -> str:
     """Give how many times as much: 0.28×."""
     return f"{number(value)}×"
 
 
-def percent(share: float) -> str:
+def percent(share: int | float) -> str:
     """Give a share of one as per cent: 0.125 is 12.5%."""
     return f"{number(share * 100)}%"
 
@@ -115,7 +115,7 @@ def _trim(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _scaled(value: float, base: int, names: tuple[str, ...], gap: str = " ", digits: int = 3) -> str:
+def _scaled(value: int | float, base: int, names: tuple[str, ...], gap: str = " ", digits: int = 3) -> str:
     """Give ``value`` in the largest unit in which it reads at least 1 after rounding."""
     if not math.isfinite(value):
         return f"{number(value)}{gap}{names[0]}"
