@@ -16,7 +16,7 @@
   function appBase() {
     for (const script of document.querySelectorAll("script[type=module][src]")) {
       const at = script.src.lastIndexOf("/static/js/")
-      if (at > 0) return document.location.origin
+      if (at > 0) return script.src.slice(0, at)
     }
     return document.location.origin
   }
