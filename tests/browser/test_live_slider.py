@@ -88,6 +88,9 @@ def test_arrow_keys_draw_at_once_and_run_once_after_a_pause(page: Page) -> None:
 
 
 def test_leaving_by_tab_lets_go_without_waiting(page: Page) -> None:
+    page.evaluate(
+        "{ const wait = setTimeout; globalThis.setTimeout = (f, ms, ...a) => (ms === 200 ? 0 : wait(f, ms, ...a)) }"
+    )
     slider(page).focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Tab")
@@ -240,6 +243,31 @@ def test_a_slow_run_never_undoes_a_later_movement(open_page: Callable[..., Page]
     expect(slider(page)).to_have_value("40")
 
 
+def test_a_change_of_theme_does_not_bring_an_old_value_back(
+    open_page: Callable[..., Page], serve: Callable[..., str]
+) -> None:
+    page = open_page(f"{serve(APP)}?slow=0.8")
+    hold(page, 0.2, 0.4)
+    page.mouse.up()
+    page.emulate_media(color_scheme="dark")  # draws every component again, with the data of the last run
+    page.wait_for_timeout(400)
+    assert runs(page) == 1
+    expect(slider(page)).to_have_value("40")
+    picture(page, "x=40 n=16")
+    assert "x=20 n=16" not in drawn(page)[1:]
+    expect(page.get_by_text("got: x=40", exact=True)).to_be_visible()
+
+
+def test_an_older_run_has_no_say(page: Page) -> None:
+    params = page.evaluate("""() => {
+      const group = attnviz.group("aside")
+      group.configure({ url: "/live/toy", params: { x: "2" }, acks: {}, run: 2 })
+      group.configure({ url: "/live/toy", params: { x: "1" }, acks: {}, run: 1 })
+      return group.params
+    }""")
+    assert params == {"x": "2"}
+
+
 def test_dragging_back_to_where_it_was_runs_nothing(page: Page) -> None:
     hold(page, 0.2, 0.5)
     picture(page, "x=50 n=16")
@@ -248,6 +276,10 @@ def test_dragging_back_to_where_it_was_runs_nothing(page: Page) -> None:
     picture(page, "x=20 n=16")
     page.wait_for_timeout(300)
     assert runs(page) == 1
+    # It has been let go of for the page too.
+    page.get_by_role("button", name="set x to 7").click()
+    expect(slider(page)).to_have_value("7")
+    picture(page, "x=7 n=16")
 
 
 def test_one_request_at_a_time_and_the_newest_wins(page: Page) -> None:
@@ -306,7 +338,7 @@ def test_without_the_route_the_page_runs_while_it_is_dragged(
 ) -> None:
     page = open_page(f"{serve(APP)}?slow=0.2", allow=ROUTE_GONE)
     page.route("**/live/**", gone)
-    hold(page, 0.2, 0.3, steps=3)
+    hold(page, 0.2, 0.3, steps=1)
     expect(page.locator("[data-part=picture]")).not_to_have_text("x=20 n=16")  # still held
     page.mouse.move(*place(page, 0.8), steps=40)
     picture(page, "x=80 n=16")

@@ -51,18 +51,20 @@ class Slider {
   listen() {
     const { range, box, reset, help } = this.parts
     range.oninput = () => this.move(this.scale.toValue(Number(range.value)))
+    const letGo = () => setTimeout(() => this.flush())
     // Braces throughout: a handler that returns false would cancel the event.
     range.onkeydown = () => {
       this.keyed = true
     }
     range.onpointerdown = () => {
       this.keyed = false
+      // Beside "change", which does not come when the thumb ends where it began. After it, when it does come.
+      for (const end of ["pointerup", "pointercancel"]) addEventListener(end, letGo, { once: true })
     }
     range.onchange = () => {
       if (this.keyed) this.flushSoon()
       else this.flush()
     }
-    range.onpointercancel = () => this.flush()
     range.onblur = () => this.flush()
     box.oninput = () => {
       this.typing = true
