@@ -96,6 +96,8 @@ def test_cgroup_version_2_counts_parents_and_leaves_out_what_can_be_dropped(tmp_
         tmp_path,
         {
             "proc/self/cgroup": "0::/app/worker\n",
+            "memory.max": "1\n",
+            "memory.current": "1\n",
             "fs/memory.max": "1\n",
             "fs/app/memory.max": f"{8 * GIB}\n",
             "fs/app/memory.current": f"{5 * GIB}\n",
