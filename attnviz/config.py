@@ -1,13 +1,20 @@
 """Shapes of an attention call and their checks; sizes of data types. Loads no torch."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from attnviz.text import Refusal, Text
+from attnviz.units import DTYPES
 
-# Bytes of one element, by torch's name.
-DTYPES: Mapping[str, int] = MappingProxyType({"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2})
+__all__ = [
+    "DTYPES",
+    "Shape",
+    "check_divides",
+    "check_size",
+    "divisors",
+    "dtype_size",
+    "nearest_divisor",
+    "nearest_multiple",
+]
 
 _AT_LEAST = Text(
     "{name} must be a whole number of at least 1, got {value}.", "{name} 应为不小于 1 的整数，收到的是 {value}。"

@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from attnviz.config import DTYPES
 from attnviz.text import Refusal, Text
+from attnviz.units import DTYPES
 
 _ABSENT = Text(
     "device must be one of {options}, got {value!r}.", "device 应为以下之一：{options}，收到的是 {value!r}。"

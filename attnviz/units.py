@@ -1,6 +1,11 @@
-"""Numbers for people: bytes, seconds, FLOPs, tokens and counts, the same in every language."""
+"""Numbers for people: bytes, seconds, FLOPs, tokens and counts, the same in every language; bytes of data types."""
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
+
+# Bytes of one element, by torch's name.
+DTYPES: Mapping[str, int] = MappingProxyType({"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2})
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
