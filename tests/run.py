@@ -9,6 +9,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,9 @@ INSTALL_LIMIT_S = 2400
 BROWSER_LIMIT_S = 300
 CHECK_LIMIT_S = 600
 LINT_IMPORTS = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
+COLOR = re.compile(r"\x1b\[[\d;]*m")
+# "3 failed, 300 passed, 1 skipped in 12.34s (0:00:12)", with or without its frame.
+CLOSING = re.compile(r"\b(no tests ran|\d+ (passed|failed|skipped|deselected|errors?|warnings?))\b.* in [\d.]+s\b")
 CHECKS = {
     "ruff format": ["-m", "ruff", "format", "--check", "."],
     "ruff check": ["-m", "ruff", "check", "."],
@@ -224,14 +228,15 @@ def run_pytest(arguments: Sequence[str]) -> tuple[int, str]:
     color = "yes" if sys.stdout.isatty() else "auto"
     command = [sys.executable, "-m", "pytest", f"--color={color}", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8")
-    held = ""  # the last line with words in it, and the blank ones after it
+    closing = ""
     assert process.stdout is not None
     for line in process.stdout:
-        if line.strip():
-            print(held, end="", flush=True)
-            held = ""
-        held += line
-    return process.wait(), held.strip()
+        if CLOSING.search(COLOR.sub("", line)):
+            print(closing, end="", flush=True)
+            closing = line
+        else:
+            print(line, end="", flush=True)
+    return process.wait(), closing.strip() or "pytest gave no closing line"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,12 @@ LOG = pytest.StashKey[list[Server]]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark this folder's tests, and skip them where there is no browser to run them in, except in CI."""
-    own = [item for item in items if "browser" in item.path.parts]
+    """Mark this folder's tests, put them last, and skip them where there is no browser to run them in, except in CI.
+
+    Last, because Playwright keeps an event loop running in this thread, and ``asyncio.run`` refuses to start beside it.
+    """
+    own = [item for item in items if Path(__file__).parent in item.path.parents]
+    items[:] = [item for item in items if item not in own] + own
     for item in own:
         item.add_marker(pytest.mark.browser)
     if own and not os.environ.get("CI") and find_chromium() is None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, WebSocket
 
 from tests.chromium import FLAGS, find_chromium
 
@@ -56,12 +56,13 @@ def wait_idle(page: Page, timeout: float = WAIT_MS) -> None:
 
 @dataclass
 class Tab:
-    """Hold one opened page and what it complained about."""
+    """Hold one opened page, its connections to the server and what it complained about."""
 
     context: BrowserContext
     page: Page
     allowed: Sequence[str] = ()
     problems: list[str] = field(default_factory=list)
+    sockets: list[WebSocket] = field(default_factory=list)
 
     def note(self, problem: str) -> None:
         """Remember a problem unless it matches one of the allowed patterns."""
@@ -78,6 +79,11 @@ def _request(tab: Tab, url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in LOCAL_HOSTS:
         tab.note(f"request to another machine: {url}")
+
+
+def _connection(tab: Tab, socket: WebSocket) -> None:
+    tab.sockets.append(socket)
+    _request(tab, socket.url)
 
 
 def open_tab(
@@ -123,7 +129,7 @@ def open_tab(
     page.on("console", lambda message: _console(tab, message))
     page.on("pageerror", lambda error: tab.note(f"page error: {error}"))
     page.on("request", lambda request: _request(tab, request.url))
-    page.on("websocket", lambda socket: _request(tab, socket.url))
+    page.on("websocket", lambda socket: _connection(tab, socket))
     page.goto(url, wait_until="domcontentloaded")
     if wait:
         wait_idle(page)

@@ -1,0 +1,217 @@
+"""Measure the real app in a real Chromium against the budgets: ``python tests/browser/measure_repaint.py``.
+
+A script to run on a quiet machine, not a test: times on a busy one mean nothing. Every figure runs from the event of
+the key or pointer to the painted picture. The comparison with ``st.plotly_chart`` is the same page with the same
+controls, measured in turns with ours (``apps/plotly_app.py``).
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from playwright.sync_api import Browser, Response, sync_playwright
+
+from pages import entries
+from tests.browser.driver import launch, open_tab, wait_idle
+from tests.browser.server import Server
+from tests.browser.timing import PROBE, Watched, median_p95
+
+D_K = "d_k (head_dim)"
+EIGHT = {"input": "normal", "length": 256, "heads": 8, "d_k": 4}
+LARGE = {"input": "normal", "length": 1024, "heads": 1, "d_k": 4}
+ONE = {"input": "normal", "length": 256, "heads": 1, "d_k": 1}
+WARM_UPS = 2
+KEYS = 30
+MOST_BYTES = 2.2e6
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    name: str
+    measured: str
+    budget: str
+    passed: bool
+
+
+def milliseconds(name: str, values: Sequence[float], most: float, most_p95: float) -> Row:
+    """Make the row of a series of times in milliseconds."""
+    median, p95 = median_p95(values)
+    measured = f"{median:.0f} / {p95:.0f} ms (n = {len(values)})"
+    return Row(name, measured, f"{most:.0f} / {most_p95:.0f} ms", median <= most and p95 <= most_p95)
+
+
+class Bench:
+    """Hold the browser and the two servers."""
+
+    def __init__(self, browser: Browser, app: Server, plotly: Server, rounds: int):
+        self.browser, self.app, self.plotly, self.rounds = browser, app, plotly, rounds
+
+    def live(self, name: str, settings: dict, most: float, most_p95: float) -> Iterator[Row]:
+        """Press an arrow key on the live slider, in turns with the same page drawn by ``st.plotly_chart``."""
+        ours = Watched(self.browser, self.app.url, settings)
+        theirs = Watched(self.browser, self.plotly.url, settings, plotly=True)
+        pairs = []
+        for _ in range(self.rounds + WARM_UPS):
+            pair = []
+            for side in (ours, theirs):
+                side.page.bring_to_front()
+                side.slider(D_K).focus()
+                pair.append(side.press())
+            pairs.append(pair)
+        ours.close()
+        theirs.close()
+        pairs = pairs[WARM_UPS:]
+        yield milliseconds(f"live plane: {name}", [own for own, _ in pairs], most, most_p95)
+        ratio = statistics.median(other / own for own, other in pairs)
+        other, other_p95 = median_p95([other for _, other in pairs])
+        measured = f"{ratio:.1f} × (it takes {other:.0f} / {other_p95:.0f} ms)"
+        yield Row(f"ratio to st.plotly_chart: {name}", measured, "20 ×", ratio >= 20)
+
+    def live_eight(self) -> Iterator[Row]:
+        """Eight heads of 256 × 256."""
+        return self.live("8 heads × 256²", EIGHT, 40, 70)
+
+    def live_large(self) -> Iterator[Row]:
+        """One head of 1024 × 1024."""
+        return self.live("one head × 1024²", LARGE, 60, 100)
+
+    def drag(self) -> Iterator[Row]:
+        """Drag the scale factor, whose track has a value for every pixel, so that no picture comes from a cache."""
+        rates, tails = [], []
+        for seed in range(3):
+            page = Watched(self.browser, self.app.url, {**ONE, "d_k": 64, "scale": "custom", "seed": 20 + seed})
+            rate, tail = page.drag("Scale factor", "scale_value")
+            rates.append(rate)
+            tails.append(tail)
+            page.close()
+        rate, tail = statistics.median(rates), max(tails)
+        measured = f"{rate:.0f} repaints/s, tail {tail:.0f} ms"
+        yield Row("dragging, one head × 256²", measured, "30 repaints/s, tail 100 ms", rate >= 30 and tail <= 100)
+
+    def burst(self) -> Iterator[Row]:
+        """Press 30 arrow keys in a row, once for counting and once under a screencast."""
+        counts, tails = [], []
+        for seed in range(3):
+            page = Watched(self.browser, self.app.url, {**ONE, "seed": 30 + seed})
+            page.slider(D_K).focus()
+            count, tail = page.burst(KEYS)
+            counts.append(count)
+            tails.append(tail)
+            page.close()
+        page = Watched(self.browser, self.app.url, {**ONE, "seed": 40})
+        page.slider(D_K).focus()
+        blank, frames = page.blank_frames(KEYS)
+        page.close()
+        fewest, tail = min(counts), max(tails)
+        measured = f"{fewest} pictures, tail {tail:.0f} ms, {blank} blank of {frames} frames"
+        budget = "28 pictures, tail 100 ms, 0 blank"
+        passed = fewest >= 28 and tail <= 100 and blank == 0 and frames >= 28
+        yield Row(f"{KEYS} arrow keys 60 ms apart", measured, budget, passed)
+
+    def rest_of_page(self) -> Iterator[Row]:
+        """Let a slider go and wait for the words; then switch a control that is not live and wait for the picture."""
+        page = Watched(self.browser, self.app.url, {**EIGHT, "seed": 50})
+        page.page.evaluate("attnvizProbe.watchPage()")
+        shares = [0.1 + 0.8 * index / (self.rounds + WARM_UPS) for index in range(self.rounds + WARM_UPS)]
+        released = [page.click_track(D_K, share) for share in shares][WARM_UPS:]
+        yield milliseconds("the rest of the page after release", released, 250, 400)
+        page.page.locator(".st-key-attention-log input").focus()
+        switched = [page.press("Space") for _ in range(self.rounds + WARM_UPS)][WARM_UPS:]
+        page.close()
+        yield milliseconds("a control that is not live", switched, 250, 400)
+
+    def first_paint(self) -> Iterator[Row]:
+        """Start a server and visit it, then visit a running one, each time as a new visitor."""
+        cold, later = [], []
+        for _ in range(3):
+            begun = time.perf_counter()
+            server = Server("app.py")
+            cold.append(self._visit(server.url, begun))
+            server.stop()
+        for _ in range(5):
+            later.append(self._visit(self.app.url, time.perf_counter()))
+        measured = f"{statistics.median(cold):.2f} / {statistics.median(later):.2f} s"
+        passed = statistics.median(cold) <= 4 and statistics.median(later) <= 1.2
+        yield Row("server start to first paint, cold / later visits", measured, "4 / 1.2 s", passed)
+
+    def _visit(self, url: str, begun: float) -> float:
+        tab = open_tab(self.browser, f"{url}/?lang=en", script=PROBE, wait=False)
+        tab.page.evaluate("attnvizProbe.attach()")
+        taken = time.perf_counter() - begun
+        tab.context.close()
+        return taken
+
+    def page_to_page(self) -> Iterator[Row]:
+        """Go from page to page by the navigation, until the new page has drawn its words; needs two pages."""
+        keys = [entry.key for entry in entries()]
+        if len(keys) < 2:
+            return
+        tab = open_tab(self.browser, f"{self.app.url}/?lang=en", script=PROBE)
+        times = []
+        for key in [*keys[1:], keys[0]] * 2:
+            tab.page.evaluate("attnvizProbe.watchPage()")
+            link = tab.page.locator(f'[data-testid^="stTopNavLink"][href$="/{"" if key == keys[0] else key}"]').first
+            link.click()
+            tab.page.wait_for_timeout(300)
+            wait_idle(tab.page)
+            times.append(float(tab.page.evaluate("attnvizProbe.touched - attnvizProbe.release")))
+        tab.context.close()
+        median, p95 = median_p95(times)
+        yield Row("page to page", f"{median / 1000:.2f} / {p95 / 1000:.2f} s", "0.5 s", median <= 500)
+
+    def update_bytes(self) -> Iterator[Row]:
+        """Add up what one movement and one release send to the browser."""
+        for name, settings in (("8 heads × 256²", EIGHT), ("one head × 1024²", LARGE)):
+            answers: list[Response] = []
+            received: list[int] = []
+            page = Watched(self.browser, self.app.url, {**settings, "seed": 60})
+            page.page.on("response", answers.append)
+            for socket in page.tab.sockets:
+                socket.on("framereceived", lambda payload, into=received: into.append(len(payload)))
+            page.slider(D_K).focus()
+            page.press()
+            moved = max(int(answer.headers["content-length"]) for answer in answers if "/live/" in answer.url)
+            page.close()
+            most = max(moved, sum(received))
+            measured = f"{moved / 1e6:.2f} MB live, {sum(received) / 1e6:.2f} MB on release"
+            yield Row(f"update sent to the browser: {name}", measured, "2.2 MB", most <= MOST_BYTES)
+
+
+ROWS = ("live_eight", "live_large", "drag", "burst", "rest_of_page", "first_paint", "page_to_page", "update_bytes")
+
+
+def main() -> int:
+    """Measure and print the table; give 0 when every row is within its budget."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15, help="updates measured per row (default 15)")
+    parser.add_argument("--rows", nargs="*", default=ROWS, choices=ROWS, help="only these rows")
+    asked = parser.parse_args()
+    app, plotly = Server("app.py"), Server("tests/browser/apps/plotly_app.py")
+    rows: list[Row] = []
+    try:
+        with sync_playwright() as playwright:
+            browser = launch(playwright)
+            bench = Bench(browser, app, plotly, asked.rounds)
+            print(f"Chromium {browser.version}, {os.cpu_count()} cores; median / 95th percentile", flush=True)
+            for name in asked.rows:
+                for row in getattr(bench, name)():
+                    rows.append(row)
+                    print(f"{'ok' if row.passed else 'OVER':<5} {row.name:<50} {row.measured:<50} budget {row.budget}")
+                    sys.stdout.flush()
+            browser.close()
+    finally:
+        app.stop()
+        plotly.stop()
+    return 0 if all(row.passed for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+// Times in a page, on its own clock: when a key or pointer was used (the event's own time), and when what it changed
+// had been painted, which is one animation frame and one task after the change.
+(() => {
+  const probe = { input: 0, move: 0, release: 0, paints: [], touched: 0, host: null }
+  const waiting = []
+
+  function afterPaint(done) {
+    requestAnimationFrame(() => {
+      const channel = new MessageChannel()
+      channel.port1.onmessage = () => done(performance.now())
+      channel.port2.postMessage(null)
+    })
+  }
+
+  function note(what) {
+    afterPaint(t => {
+      probe.paints.push({ t, what })
+      waiting.splice(0).forEach(wake => wake())
+    })
+  }
+
+  addEventListener("keydown", event => (probe.input = event.timeStamp), true)
+  addEventListener("pointermove", event => (probe.move = event.timeStamp), true)
+  addEventListener("pointerup", event => (probe.release = event.timeStamp), true)
+
+  // Components live in shadow roots.
+  function hosts(root = document) {
+    const found = [...root.querySelectorAll("[data-frame]")]
+    for (const element of root.querySelectorAll("*")) if (element.shadowRoot) found.push(...hosts(element.shadowRoot))
+    return found
+  }
+
+  function area(element) {
+    const box = element.getBoundingClientRect()
+    return box.width * box.height
+  }
+
+  // The largest heatmap of the page, once it has painted; from then on its every frame is noted.
+  probe.attach = () =>
+    new Promise(resolve => {
+      const look = () => {
+        const host = hosts().sort((a, b) => area(b) - area(a))[0]
+        if (!host || !area(host)) return requestAnimationFrame(look)
+        probe.host = host
+        new MutationObserver(() => note(host.dataset.params)).observe(host, { attributeFilter: ["data-frame"] })
+        afterPaint(resolve)
+      }
+      look()
+    })
+
+  // For a Plotly chart, whose node does not survive an update: its title is noted whenever it changes.
+  probe.watchTitle = () =>
+    new Promise(resolve => {
+      let last = null
+      const look = () => {
+        const title = document.querySelector(".gtitle")?.textContent
+        if (!title || title === last) return
+        last === null ? afterPaint(resolve) : note(title)
+        last = title
+      }
+      new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true })
+      look()
+    })
+
+  // Everything else on the page: the time when its last change of words or elements was painted.
+  probe.watchPage = () => {
+    const main = document.querySelector('[data-testid="stMain"]')
+    const seen = () => afterPaint(t => (probe.touched = t))
+    new MutationObserver(seen).observe(main, { subtree: true, childList: true, characterData: true })
+  }
+
+  // Wait for a paint beyond the first `count` that comes after the input.
+  probe.after = count =>
+    new Promise((resolve, reject) => {
+      const limit = setTimeout(() => reject(new Error("nothing was painted within 20 s")), 20000)
+      const check = () => {
+        const paint = probe.paints.slice(count).find(({ t }) => t > probe.input)
+        if (!paint) return waiting.push(check)
+        clearTimeout(limit)
+        resolve(paint.t - probe.input)
+      }
+      check()
+    })
+
+  globalThis.attnvizProbe = probe
+})()
