@@ -138,6 +138,18 @@ def test_many_blocks_give_what_one_matrix_gives(backend, mask):
         torch.testing.assert_close(result.logsumexp, right.logsumexp, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("shape", ((600,), (300, 1)))
+@pytest.mark.parametrize("backend", ("sdpa", "flash"))
+def test_many_blocks_of_a_mask_that_spreads(backend, shape):
+    q, k, v = (torch.randn(1, 1, length, 8, dtype=torch.float64) for length in (300, 600, 600))
+    terms = {"allowed": torch.rand(shape) > 0.3, "bias": torch.randn(shape, dtype=torch.float64)}
+    right = BACKENDS["eager"].attend(q, k, v, **terms)
+    torch.testing.assert_close(BACKENDS[backend].attend(q, k, v, **terms).output, right.output)
+    causal = {"allowed": MASKS["causal"].build(), "bias": terms["bias"]}
+    right = BACKENDS["eager"].attend(q, k, v, **causal)
+    torch.testing.assert_close(BACKENDS[backend].attend(q, k, v, **causal).output, right.output)
+
+
 @pytest.mark.parametrize("peaky", (1.0, 20.0))
 @pytest.mark.parametrize("mask", (None, "causal", "sliding_window"))
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float16))

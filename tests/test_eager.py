@@ -88,10 +88,12 @@ def test_rows_that_overflow_are_marked(dtype, marked):
         assert not nonfinite_rows(BACKENDS[fused].attend(q, k, torch.ones_like(k))).any()
 
 
-def test_an_output_or_statistic_out_of_range_marks_its_row():
+def test_one_output_out_of_range_marks_its_row():
     q, k = draw(1, 1, 2, 8), draw(1, 1, 2, 8)
-    v = torch.full((1, 1, 2, 8), torch.inf)
-    assert nonfinite_rows(attend(q, k, v)).all()
+    v = torch.ones(1, 1, 2, 8)
+    v[..., 1, 7] = torch.inf
+    assert nonfinite_rows(attend(q, k, v, allowed=torch.ones(2, 2, dtype=torch.bool).tril())).all()
+    assert not nonfinite_rows(attend(q, k, v[..., :7])).any()
     broken = q.clone()
     broken[..., 1, 0] = torch.nan
     assert nonfinite_rows(attend(broken, k, k)).flatten().tolist() == [False, True]

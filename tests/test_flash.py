@@ -5,7 +5,7 @@ import torch
 
 from attnviz.backends import BACKENDS
 from attnviz.backends.flash import trace
-from attnviz.masks import MASKS, dense
+from attnviz.masks import MASKS, Mask, dense, tile_state
 from attnviz.text import Refusal
 from tests.peak import peak_bytes
 
@@ -52,6 +52,28 @@ def test_only_tiles_that_count_are_visited():
     window = MASKS["sliding_window"].build(window=2)
     assert [cols for _, cols, _ in tiles(q, q, q, allowed=window, tile=(4, 4))] == [(0, 4), (3, 4), (4, 8)]
     assert tiles(q, q, q, allowed=torch.zeros(8, 8, dtype=torch.bool), tile=(4, 4)) == []
+
+
+def test_the_rule_of_a_mask_is_asked_only_where_its_band_leaves_a_doubt():
+    asked = []
+
+    def rule(batch, head, q_idx, kv_idx):
+        asked.append((q_idx.min().item(), kv_idx.min().item()))
+        return kv_idx <= q_idx
+
+    q = draw(1, 32)
+    assert len(tiles(q, q, q, allowed=Mask(rule, (None, 0), exact=True), tile=(8, 8))) == 10
+    assert asked == [(0, 0), (8, 8), (16, 16), (24, 24)]
+
+
+def test_a_window_looks_only_at_the_tiles_near_it(monkeypatch):
+    looked = []
+    monkeypatch.setattr(
+        "attnviz.backends.flash.tile_state", lambda *args, **kw: looked.append(args) or tile_state(*args, **kw)
+    )
+    q = draw(1, 512)
+    visited = tiles(q, q, q, allowed=MASKS["sliding_window"].build(window=8), tile=(16, 16))
+    assert len(visited) == len(looked) == 2 * 32 - 1
 
 
 def test_what_is_drawn_is_what_is_computed():

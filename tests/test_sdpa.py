@@ -82,6 +82,13 @@ def test_late_statistics_are_worked_out_once_and_let_the_inputs_go():
     torch.testing.assert_close(result.logsumexp, eager(q, k, v, allowed=CAUSAL).logsumexp)
 
 
+def test_late_statistics_are_kept_in_float32():
+    q, k, v = draw(4, 48), draw(4, 48), draw(4, 48, width=8)
+    half = [tensor.bfloat16() for tensor in (q, k, v)]
+    right = eager(*(tensor.double() for tensor in half)).logsumexp
+    torch.testing.assert_close(attend(*half).logsumexp, right.float(), rtol=1e-6, atol=1e-6)
+
+
 LENGTH = 1024
 MATRIX = LENGTH**2 * 4  # one float32 matrix of one head
 

@@ -240,15 +240,13 @@ def group(query: Float[Tensor, "batch heads q_len width"], kv_heads: int) -> Flo
 def nonfinite_rows(result: CoreOutput) -> Bool[Tensor, "batch heads q_len"]:
     """Mark the rows whose numbers left the range of the dtype (or whose inputs were not finite).
 
-    In float16 a score above 65,504 becomes inf and its row of weights NaN, where bfloat16 still has a number. A score
-    that overflows in a masked cell changes nothing and marks nothing.
+    In float16 a score above 65,504 becomes inf, and its row of weights and outputs NaN, where bfloat16 still has a
+    number. A score that overflows in a masked cell changes nothing and marks nothing.
 
     Returns:
-        True where the output or the log-sum-exp holds NaN or +inf.
+        True where the row's output holds NaN or inf.
     """
-    bad = ~torch.isfinite(result.output).all(-1)
-    lse = result.logsumexp
-    return bad if lse is None else bad | torch.isnan(lse) | torch.isposinf(lse)
+    return ~torch.isfinite(result.output).all(-1)
 
 
 def _check_inputs(query: Tensor, key: Tensor, value: Tensor) -> None:

@@ -178,12 +178,9 @@ def _walk(call: Call, tile_rows: int, tile_cols: int) -> Iterator[Step]:
 
 def _tile_terms(call: Call, rows: Span, cols: Span) -> tuple[Tensor | None, Tensor | None] | None:
     """Give mask and bias of a tile (mask None when every cell counts), or None when no cell does."""
-    if isinstance(call.allowed, Mask):
-        state = tile_state(call.allowed, rows, cols, offset=call.offset)
-        if state == "empty":
-            return None
-        if state == "full":
-            call = call._replace(allowed=None)
+    # Tiles outside the band do not come here: the walk stays within the keys that a block of queries can see.
+    if isinstance(call.allowed, Mask) and tile_state(call.allowed, rows, cols, offset=call.offset) == "full":
+        call = call._replace(allowed=None)
     keep, bias = call.terms(rows, cols)
     if keep is None or keep.all():
         return None, bias
