@@ -51,6 +51,7 @@ def test_t5_bias_is_one_number_per_bucket_and_head():
     assert torch.equal(bias[..., 1:, 1:], bias[..., :-1, :-1])
     assert len(bias[0, 0].unique()) == 13 + 12
     assert torch.equal(mod.terms(5, 40, 40).bias[:, :3], bias)
+    assert not torch.equal(bias[:, 0], bias[:, 1])
     assert not torch.equal(SCORE_MODS["t5_bias"].build(seed=5).terms(3, 40, 40).bias, bias)
     ahead = SCORE_MODS["t5_bias"].build(bidirectional=False).terms(1, 9, 9).bias[0, 0].triu()
     assert len(ahead[ahead != 0].unique()) == 1
