@@ -1,0 +1,220 @@
+// A Plotly figure that keeps its node and its zoom while its data changes, coloured from the theme. Its library comes
+// once from the app's own server; where it cannot be had, the figure's numbers stand in a table instead.
+
+const instances = new WeakMap()
+const NUMBERS = {
+  f8: Float64Array, f4: Float32Array, i4: Int32Array, u4: Uint32Array, i2: Int16Array, u2: Uint16Array,
+  i1: Int8Array, u1: Uint8Array, u1c: Uint8ClampedArray,
+} // prettier-ignore
+const MOST_ROWS = 200
+
+function library(address) {
+  const { attnviz } = globalThis
+  attnviz.plotly ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script")
+    script.src = attnviz.appBase() + address
+    script.onload = () => (globalThis.Plotly ? resolve(globalThis.Plotly) : reject(new Error("no Plotly")))
+    script.onerror = () => reject(new Error("no Plotly"))
+    document.head.append(script)
+  }).catch(error => {
+    attnviz.plotly = undefined // the next run tries again
+    throw error
+  })
+  return attnviz.plotly
+}
+
+// Plotly reads neither CSS variables nor color-mix(): the browser's canvas turns any colour into plain numbers.
+function faded(color, alpha) {
+  const context = (faded.context ??= document.createElement("canvas").getContext("2d"))
+  context.fillStyle = "#888"
+  context.fillStyle = color
+  const plain = context.fillStyle
+  if (!plain.startsWith("#")) return plain
+  const [r, g, b] = [1, 3, 5].map(at => parseInt(plain.slice(at, at + 2), 16))
+  return `rgba(${r},${g},${b},${alpha})`
+}
+
+// The theme as a template: whatever a figure itself says about its looks wins over it.
+function template(node) {
+  const style = getComputedStyle(node)
+  const read = name => style.getPropertyValue(`--st-${name}`).trim()
+  const text = faded(read("text-color"), 1)
+  const size = parseFloat(getComputedStyle(document.documentElement).fontSize) * 0.8125
+  const axis = {
+    gridcolor: faded(read("text-color"), 0.15),
+    linecolor: faded(read("text-color"), 0.4),
+    zerolinecolor: faded(read("text-color"), 0.3),
+    tickcolor: faded(read("text-color"), 0.4),
+    automargin: true,
+    title: { standoff: 8 },
+  }
+  const colors = read("chart-categorical-colors").split(",").filter(Boolean)
+  return {
+    layout: {
+      font: { color: text, family: read("font") || "sans-serif", size },
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      ...(colors.length ? { colorway: colors } : {}),
+      hoverlabel: {
+        bgcolor: faded(read("secondary-background-color"), 1),
+        bordercolor: faded(read("text-color"), 0.4),
+        font: { color: text },
+      },
+      legend: { bgcolor: "rgba(0,0,0,0)" },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: faded(read("text-color"), 0.6), activecolor: text },
+      margin: { l: 48, r: 16, t: 32, b: 40 },
+      xaxis: axis,
+      yaxis: axis,
+    },
+  }
+}
+
+function values(column) {
+  if (!column) return []
+  if (Array.isArray(column)) return column
+  if (!column.bdata || !NUMBERS[column.dtype]) return []
+  const bytes = Uint8Array.from(atob(column.bdata), char => char.charCodeAt(0))
+  return [...new NUMBERS[column.dtype](bytes.buffer)]
+}
+
+function cell(kind, text) {
+  const made = document.createElement(kind)
+  made.textContent = typeof text === "number" ? String(Number(text.toPrecision(6))) : String(text ?? "")
+  return made
+}
+
+class Plot {
+  constructor(root) {
+    const find = name => root.querySelector(`[data-part="${name}"]`)
+    this.root = root
+    this.parts = Object.fromEntries(["figure", "chart", "fallback", "problem"].map(name => [name, find(name)]))
+    this.data = null
+    this.spec = null // what is on screen, or will be next
+    this.drawing = false
+    this.again = false
+    this.size = new ResizeObserver(() => this.fit())
+    this.size.observe(this.parts.chart)
+  }
+
+  // A run of the page has something to say, or the theme changed.
+  render({ data }) {
+    const fresh = data !== this.data
+    this.data = data
+    if (data.group) this.join(data)
+    if (!this.spec || (fresh && !this.group?.pending)) this.spec = JSON.parse(data.figure)
+    this.draw()
+  }
+
+  join(data) {
+    if (this.group?.name !== data.group) {
+      this.leave()
+      this.group = globalThis.attnviz.group(data.group)
+      this.offs = [
+        this.group.on("frame", frame => this.take(frame.header.figures?.[this.data.part])),
+        this.group.on("settle", run => {
+          if (this.data.run >= run) this.take(JSON.parse(this.data.figure))
+        }),
+        this.group.on("problem", sentence => (this.parts.problem.textContent = sentence ?? "")),
+      ]
+    }
+    this.group.configure(data)
+  }
+
+  leave() {
+    for (const off of this.offs ?? []) off()
+    this.offs = []
+  }
+
+  end() {
+    this.leave()
+    this.size.disconnect()
+    globalThis.Plotly?.purge(this.parts.chart)
+  }
+
+  take(spec) {
+    if (!spec) return
+    this.spec = spec
+    this.draw()
+  }
+
+  // One drawing at a time; what arrives meanwhile is drawn after it, and only the newest of it.
+  async draw() {
+    this.again = true
+    if (this.drawing) return
+    this.drawing = true
+    try {
+      while (this.again) {
+        this.again = false
+        await this.drawOnce()
+      }
+    } finally {
+      this.drawing = false
+    }
+  }
+
+  async drawOnce() {
+    const { figure, chart, fallback } = this.parts
+    figure.setAttribute("aria-label", this.spec.layout?.meta?.alt ?? this.data.label)
+    let plotly
+    try {
+      plotly = await library(this.data.asset)
+    } catch {
+      return this.tabulate()
+    }
+    fallback.hidden = true
+    chart.hidden = false
+    const { data, layout } = structuredClone(this.spec) // Plotly writes into what it is given
+    const own = { uirevision: "kept", autosize: true, height: this.data.height, ...layout, template: template(this.root) }
+    await plotly.react(chart, data, own, this.config())
+  }
+
+  config() {
+    const { words, label } = this.data
+    return {
+      responsive: false, // the observer sees every change of size, not only the window's
+      displaylogo: false,
+      modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+      toImageButtonOptions: { filename: label, scale: 2 },
+      locale: "page",
+      locales: {
+        page: {
+          dictionary: {
+            "Download plot as a PNG": words.download,
+            Zoom: words.zoom,
+            Pan: words.pan,
+            "Reset axes": words.reset,
+            "Double-click to zoom back out": words.zoom_out,
+          },
+          format: {},
+        },
+      },
+    }
+  }
+
+  fit() {
+    const { chart } = this.parts
+    if (globalThis.Plotly && chart._fullLayout && !this.drawing && chart.clientWidth) globalThis.Plotly.Plots.resize(chart)
+  }
+
+  tabulate() {
+    const { chart, fallback } = this.parts
+    chart.hidden = true
+    fallback.hidden = false
+    const table = document.createElement("table")
+    for (const trace of this.spec.data ?? []) {
+      const [x, y] = [values(trace.x), values(trace.y)]
+      const head = table.insertRow()
+      head.append(cell("th", trace.name ?? "x"), cell("th", trace.name ? "" : "y"))
+      for (let i = 0; i < Math.min(y.length, MOST_ROWS); i++) table.insertRow().append(cell("td", x[i] ?? i), cell("td", y[i]))
+    }
+    fallback.replaceChildren(cell("p", this.data.words.no_chart), table)
+  }
+}
+
+export default function (component) {
+  const root = component.parentElement.querySelector("[data-part=root]")
+  if (!instances.has(root)) instances.set(root, new Plot(root))
+  const plot = instances.get(root)
+  plot.render(component)
+  return () => plot.end()
+}

@@ -1,0 +1,37 @@
+"""A Plotly figure as the browser takes it, and how it travels in a live frame; no Streamlit."""
+
+import struct
+from collections.abc import Mapping
+
+import plotly.graph_objects as go
+from plotly.io.json import to_json_plotly
+
+
+def spec(figure: go.Figure, *, alt: str) -> str:
+    """Give a figure as JSON without colours of its own: the browser adds the page's theme.
+
+    Args:
+        figure: The figure; what it sets itself wins over the theme.
+        alt: The text alternative, with the numbers that matter.
+    """
+    content = figure.to_dict()
+    layout = content.setdefault("layout", {})
+    layout.pop("template", None)
+    layout["meta"] = {**(layout.get("meta") or {}), "alt": alt}
+    return str(to_json_plotly(content))
+
+
+def with_figures(frame: bytes, figures: Mapping[str, str]) -> bytes:
+    """Give a frame that carries figures beside its maps, under ``figures`` in its header.
+
+    Args:
+        frame: A frame as ``pages.ui.heatmap.frame.pack`` makes it.
+        figures: Part name → the figure as ``spec`` gives it.
+    """
+    (size,) = struct.unpack_from("<I", frame)
+    header, payload = frame[4 : 4 + size].rstrip(), frame[4 + size :]
+    # Spliced in as text: the figures are JSON already, and reading them again would cost more than making them.
+    entries = ",".join(f"{to_json_plotly(name)}:{text}" for name, text in figures.items())
+    text = header[:-1] + f',"figures":{{{entries}}}}}'.encode()
+    text += b" " * (-(4 + len(text)) % 8)
+    return b"".join((struct.pack("<I", len(text)), text, payload))
