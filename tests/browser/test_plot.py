@@ -144,6 +144,7 @@ def test_the_library_is_asked_for_once(open_page: Callable[..., Page], serve: Ca
     page.on("request", lambda request: asked.append(request.url) if "/live-assets/" in request.url else None)
     expect(page.locator(".gtitle")).to_have_count(2)
     assert len(asked) == 1
+    assert page.locator("script[src*='/live-assets/']").count() == 1  # a second one would come from the browser's cache
 
 
 @pytest.mark.parametrize("packing", ["gzip", "identity"])
