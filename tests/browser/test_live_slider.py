@@ -382,6 +382,34 @@ def test_visitors_never_see_each_others_values(open_page: Callable[..., Page], s
     assert not {text for text in drawn(two) if int(text.split()[0][2:]) > 40}
 
 
+def test_a_cell_is_asked_for_at_the_value_on_screen_and_the_newest_question_wins(page: Page) -> None:
+    hold(page, 0.2, 0.6)
+    picture(page, "x=60 n=16")
+    one, two = page.evaluate("""() => {
+      const group = attnviz.group("toy")
+      return Promise.all([group.cell("weights", "head 0", 3, 4), group.cell("weights", "head 1", 5, 6)])
+    }""")
+    assert one is None
+    assert two == {"value": "60 weights head 1 5 6"}
+    page.mouse.up()
+
+
+def test_a_refused_cell_is_a_problem_and_no_value(open_page: Callable[..., Page], serve: Callable[..., str]) -> None:
+    page = open_page(serve(APP), allow=[r"status of 422"])
+    assert page.evaluate("attnviz.group('toy').cell('weights', 'a', 99, 0)") is None
+    expect(page.get_by_text("row must be from 0 to 9, got 99.")).to_be_visible()
+
+
+def test_a_region_is_the_bytes_of_a_frame(page: Page) -> None:
+    params = page.evaluate("""async () => {
+      const bytes = await attnviz.group("toy").region("weights", "a", [0, 8], [16, 32])
+      return attnviz.parse(bytes).header.params
+    }""")
+    assert {name: params[name] for name in ("x", "part", "map", "rows", "cols")} == {
+        "x": "20", "part": "weights", "map": "a", "rows": "0-8", "cols": "16-32",
+    }  # fmt: skip
+
+
 def test_frames_are_not_compressed_by_the_server_around_them(serve: Callable[..., str]) -> None:
     address = f"{serve(APP)}/live/toy?x=1&n=2&lang=en&long={'y' * 2000}"
     request = urllib.request.Request(address, headers={"Accept-Encoding": "gzip"})

@@ -26,4 +26,11 @@ def picture(params: Mapping[str, str]) -> bytes:
     return struct.pack("<I", len(text)) + text
 
 
-app = st.App("live_page.py", routes=live.make_routes({"toy": live.Figure(picture)}))
+def cell(params: Mapping[str, str]) -> dict[str, object]:
+    """Give what was asked for as the value."""
+    if params["row"] == "99":
+        raise Refusal(Text("row must be from 0 to 9, got 99.", "row 应为 0 到 9，收到的是 99。"))
+    return {"value": " ".join(params[name] for name in ("x", "part", "map", "row", "col"))}
+
+
+app = st.App("live_page.py", routes=live.make_routes({"toy": live.Figure(picture, cell)}))
