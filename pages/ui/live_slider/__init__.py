@@ -12,6 +12,7 @@ from streamlit.components.v2 import component
 
 from pages.ui.bus import Group, with_bus
 
+# Fields: {label} in the first three, {default} in reset, {text} (as typed) in the rest, {low} and {high} in the last.
 WORD_KEYS = ("box", "help", "reset", "not_a_number", "not_whole", "out_of_range")
 MOST_SEQ = 2**53  # the largest whole number that both sides count to exactly
 

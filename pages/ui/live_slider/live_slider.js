@@ -226,7 +226,7 @@ class Slider {
     if (text === written(this.value)) return this.giveUp()
     const value = typed(text)
     const short = text.length > 24 ? `${text.slice(0, 23)}…` : text
-    const fields = { value: short, low: written(low), high: written(high) }
+    const fields = { text: short, low: written(low), high: written(high) }
     if (value === null) return this.show(this.value, fill(words.not_a_number, fields))
     if (value < low || value > high) return this.show(this.value, fill(words.out_of_range, fields))
     if (integer && !Number.isInteger(value)) return this.show(this.value, fill(words.not_whole, fields))

@@ -15,9 +15,9 @@ WORDS = {
     "box": "{label}: type a value",
     "help": "About {label}",
     "reset": "Set {label} back to {default}",
-    "not_a_number": "“{value}” is not a number.",
-    "not_whole": "“{value}” is not a whole number.",
-    "out_of_range": "{value} is not between {low} and {high}.",
+    "not_a_number": "“{text}” is not a number.",
+    "not_whole": "“{text}” is not a whole number.",
+    "out_of_range": "{text} is not between {low} and {high}.",
 }
 STOPS = [*range(1, 65), 96, 128, 192, 256, 384, 512, 1024, 2048, 4096]
 MOST_X = 500  # a larger x is pulled down to this by the page, as dependent settings are
