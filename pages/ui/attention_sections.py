@@ -91,6 +91,8 @@ def picture(panel: Panel, group: Group) -> None:
             part=attention_picture.STRIP,
             key="attention.strip",
             layout="strip",
+            picks="map",
+            chosen=view.stage,
             height=STRIP_HEIGHT,
             on_select=lambda chosen: _enlarge(panel, chosen),
             **common,
@@ -98,7 +100,7 @@ def picture(panel: Panel, group: Group) -> None:
     with middle:
         which, heads = st.columns([3, 1])
         with which:
-            panel.control("stage", style="segmented")
+            panel.control("stage", segmented=True)
         with heads:
             panel.control("head", options=["all", *(["mean"] if view.heads > 1 else []), *map(str, range(view.heads))])
         heatmap(

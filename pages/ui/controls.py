@@ -80,14 +80,19 @@ class Panel:
         except Refusal:
             held[name] = str(raw)  # settle names it on the coming run
 
-    def control(self, name: str, *, options: Sequence[str] | None = None, disabled: bool = False) -> None:
-        """Draw the widget of one setting."""
+    def control(self, name: str, *, options: Sequence[str] | None = None, segmented: bool = False) -> None:
+        """Draw the widget of one setting.
+
+        Args:
+            name: The setting.
+            options: The options of a choice to offer; None offers all.
+            segmented: Whether a choice shows its options side by side.
+        """
         knob, key = self.settled.knobs[name], self._key(name)
         common = {
             "label": knob.label.say(self.language),
             "help": None if knob.help is None else knob.help.say(self.language),
             "key": key,
-            "disabled": disabled,
             "on_change": self._take,
             "args": (name,),
         }
@@ -96,7 +101,8 @@ class Panel:
             st.session_state[key] = value
             labels = knob.options
             chosen = list(labels) if options is None else list(options)
-            st.selectbox(options=chosen, format_func=lambda option: labels[option].say(self.language), **common)
+            widget = st.segmented_control if segmented else st.selectbox
+            widget(options=chosen, format_func=lambda option: labels[option].say(self.language), **common)
         elif isinstance(knob, Flag):
             st.session_state[key] = value
             st.toggle(**common)
