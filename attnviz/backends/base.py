@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from attnviz.config import Shape
 from attnviz.masks import Mask, block, offset
 from attnviz.text import Refusal, Text, same
 
@@ -109,6 +110,9 @@ class Backend:
         help: One or two sentences on how it computes.
         source: URL of where the method is described.
         attend: The call.
+        peak_bytes: Predicts what the call allocates at its peak on one CPU thread, results included and inputs (with
+            the mask) left out: takes the shape, the bytes of one element, and whether a dense boolean mask is given.
+        score_passes: How often the score matrix is written to memory or read from it.
     """
 
     key: str
@@ -116,6 +120,8 @@ class Backend:
     help: Text
     source: str
     attend: Attend
+    peak_bytes: Callable[[Shape, int, bool], int] = field(repr=False)
+    score_passes: int = 0
 
 
 class Call(NamedTuple):

@@ -1,5 +1,6 @@
 """Attention as it is defined, with every matrix kept: the reference that people read and the others are held to."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -7,6 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnviz.backends.base import Backend, CoreOutput, check, group
+from attnviz.config import Shape
 from attnviz.masks import Mask
 from attnviz.text import Text
 
@@ -127,6 +129,17 @@ def _apply(
     return rows.view(batch, heads, q_len, value.shape[3])
 
 
+def _peak_bytes(shape: Shape, itemsize: int, masked: bool) -> int:
+    """Predict the call's peak: scores and weights, and either the output or, while they are masked, a third matrix."""
+    rows = math.prod(shape.scores[:3])
+    scores = rows * shape.kv_len * itemsize
+    statistics = rows * max(4, itemsize)
+    end = 2 * scores + rows * shape.value[3] * itemsize + 4 * statistics
+    if not masked:
+        return end
+    return max(3 * scores + statistics, end) + shape.q_len * (1 + itemsize)
+
+
 EAGER = Backend(
     "eager",
     Text("Eager (step by step)", "逐步计算 (eager)"),
@@ -136,4 +149,7 @@ EAGER = Backend(
     ),
     "https://arxiv.org/abs/1706.03762",
     attend,
+    _peak_bytes,
+    # Written, read by the softmax, written as weights, read for the output: algorithm 0 of arXiv 2205.14135.
+    score_passes=4,
 )

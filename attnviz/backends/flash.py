@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnviz.backends.base import Backend, Call, CoreOutput, Span, check, group
+from attnviz.config import Shape
 from attnviz.masks import Mask, tile_state
 from attnviz.text import Refusal, Text
 
@@ -217,6 +218,20 @@ def _absorb(
     maximum.copy_(higher)
 
 
+def _peak_bytes(shape: Shape, itemsize: int, masked: bool) -> int:
+    """Predict the call's peak: the results, and three blocks of queries (this one, the next, the one just written out).
+
+    Mask and bias are read tile by tile and count for nothing.
+    """
+    size, width = max(4, itemsize), shape.value[3]
+    heads = shape.batch * shape.heads
+    results = heads * shape.q_len * (width * itemsize + size)
+    state = min(3 * _ROWS, shape.q_len) * (min(_COLS, shape.kv_len) + width + 2)
+    own = min(_ROWS, shape.q_len) * (shape.head_dim + 4)
+    widened = 0 if itemsize == size else shape.batch * shape.kv_heads * shape.kv_len * (shape.head_dim + width)
+    return results + size * (heads * (state + own) + widened)
+
+
 FLASH = Backend(
     "flash",
     Text("Flash (own tiles)", "Flash（自己实现的分块）"),
@@ -226,4 +241,5 @@ FLASH = Backend(
     ),
     "https://arxiv.org/abs/2205.14135",
     attend,
+    _peak_bytes,
 )

@@ -1,5 +1,6 @@
 """Attention by torch's fused call, helped where it is weak: masks of known shape, shared KV heads, row statistics."""
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from torch.nn.attention import SDPBackend
 
 from attnviz.backends import eager
 from attnviz.backends.base import Backend, Call, CoreOutput, LateCoreOutput, Span, check, cut, group
+from attnviz.config import Shape
 from attnviz.masks import Mask, tile_state
 from attnviz.text import Text
 
@@ -247,6 +249,36 @@ def _row_blocks(q_len: int, size: int) -> Iterator[Span]:
         yield start, min(start + size, q_len)
 
 
+def _peak_bytes(shape: Shape, itemsize: int, masked: bool) -> int:
+    """Predict the call's peak with torch's CPU kernels: flash, or math where values have another width than keys.
+
+    Source:
+        The buffers of aten/src/ATen/native/cpu/FlashAttentionKernel.cpp and of _scaled_dot_product_attention_math,
+        https://github.com/pytorch/pytorch
+    """
+    mask = shape.q_len * shape.kv_len * itemsize if masked else 0
+    rows = math.prod(shape.query[:3])
+    if shape.value[3] != shape.head_dim:
+        return mask + _math_bytes(shape, itemsize)
+    stacked = shape.q_len * (shape.group if shape.q_len <= _FEW_QUERIES else 1)
+    block = min(256 if stacked >= 768 else 64 if stacked >= 192 else 32, stacked)
+    cells = block * min(512, shape.kv_len)
+    size = max(4, itemsize)
+    scratch = size * (cells + block * (2 + shape.head_dim)) + (cells * itemsize if itemsize < 4 else 0)
+    return mask + rows * (shape.head_dim * itemsize + size) + scratch
+
+
+def _math_bytes(shape: Shape, itemsize: int) -> int:
+    """Predict the plain kernel's peak: scores, weights, a boolean matrix, and copies of what it scales and spreads."""
+    size = max(4, itemsize)
+    rows = math.prod(shape.query[:3])
+    scores = rows * shape.kv_len
+    query, keys = rows * shape.head_dim, shape.kv_len * (shape.head_dim + shape.value[3])
+    spread = shape.heads * keys if shape.group > 1 else 0
+    widened = query + shape.kv_heads * shape.batch * keys if itemsize < size else 0
+    return size * (2 * scores + query + shape.batch * spread + widened) + scores + rows
+
+
 SDPA = Backend(
     "sdpa",
     Text("SDPA (PyTorch's fused call)", "SDPA（PyTorch 融合实现）"),
@@ -256,4 +288,5 @@ SDPA = Backend(
     ),
     "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
     attend,
+    _peak_bytes,
 )
