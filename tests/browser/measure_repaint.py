@@ -173,7 +173,7 @@ class Bench:
             answers: list[Response] = []
             received: list[int] = []
             page = Watched(self.browser, self.app.url, {**settings, "seed": 60})
-            page.page.on("response", answers.append)
+            page.page.on("response", lambda answer, into=answers: into.append(answer))
             for socket in page.tab.sockets:
                 socket.on("framereceived", lambda payload, into=received: into.append(len(payload)))
             page.slider(D_K).focus()

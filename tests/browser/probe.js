@@ -12,11 +12,9 @@
     })
   }
 
-  function note(what) {
-    afterPaint(t => {
-      probe.paints.push({ t, what })
-      waiting.splice(0).forEach(wake => wake())
-    })
+  function keep(t, what) {
+    probe.paints.push({ t, what })
+    waiting.splice(0).forEach(wake => wake())
   }
 
   addEventListener("keydown", event => (probe.input = event.timeStamp), true)
@@ -35,6 +33,11 @@
     return box.width * box.height
   }
 
+  function noteFrame(host) {
+    const what = host.dataset.params
+    afterPaint(t => keep(t, what))
+  }
+
   // The largest heatmap of the page, once it has painted; from then on its every frame is noted.
   probe.attach = () =>
     new Promise(resolve => {
@@ -42,21 +45,30 @@
         const host = hosts().sort((a, b) => area(b) - area(a))[0]
         if (!host || !area(host)) return requestAnimationFrame(look)
         probe.host = host
-        new MutationObserver(() => note(host.dataset.params)).observe(host, { attributeFilter: ["data-frame"] })
+        new MutationObserver(() => noteFrame(host)).observe(host, { attributeFilter: ["data-frame"] })
         afterPaint(resolve)
       }
       look()
     })
 
-  // For a Plotly chart, whose node does not survive an update: its title is noted whenever it changes.
+  // For a Plotly chart, whose node does not survive an update: a new title announces a new picture, which is there once
+  // every heatmap has its image and the browser has decoded it.
+  function plotlyPainted(done) {
+    const images = [...document.querySelectorAll(".heatmaplayer image")]
+    const ready = images.length && images.length >= document.querySelectorAll(".heatmaplayer .hm").length
+    if (!ready || images.some(image => !image.href.baseVal)) return requestAnimationFrame(() => plotlyPainted(done))
+    Promise.allSettled(images.map(image => image.decode())).then(() => afterPaint(done))
+  }
+
   probe.watchTitle = () =>
     new Promise(resolve => {
       let last = null
       const look = () => {
         const title = document.querySelector(".gtitle")?.textContent
         if (!title || title === last) return
-        last === null ? afterPaint(resolve) : note(title)
+        const first = last === null
         last = title
+        plotlyPainted(t => (first ? resolve(t) : keep(t, title)))
       }
       new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true })
       look()

@@ -1,7 +1,6 @@
-"""The real app, drawn the usual way: ``st.plotly_chart`` for the large picture, Streamlit's own sliders.
+"""The real app, drawn the usual way: ``st.plotly_chart`` for both pictures, Streamlit's own sliders.
 
-What ``measure_repaint.py`` compares with. Everything else is the same code on the same server settings; the strip of
-stages is left out, which makes this side faster, not slower.
+What ``measure_repaint.py`` compares with. Everything else is the same code, the same data and the same server settings.
 """
 
 import gc
@@ -23,9 +22,7 @@ ACROSS = 4
 
 
 def draw(grid: Grid, *, part: str, group: Group, key: str, **_: object) -> None:
-    """Draw the large picture as one Plotly figure of float32 heatmaps; its title says which settings it shows."""
-    if part != attention_picture.MAIN:
-        return
+    """Draw a grid as one Plotly figure of float32 heatmaps; the large one's title says which settings it shows."""
     maps = grid.maps
     across = min(ACROSS, len(maps))
     figure = make_subplots(-(-len(maps) // across), across)
@@ -33,7 +30,8 @@ def draw(grid: Grid, *, part: str, group: Group, key: str, **_: object) -> None:
         trace = go.Heatmap(z=np.asarray(shown.values, np.float32), showscale=index == 0)
         figure.add_trace(trace, row=index // across + 1, col=index % across + 1)
     figure.update_yaxes(autorange="reversed")
-    figure.update_layout(title_text=json.dumps(dict(group.params)), height=470)
+    title = json.dumps(dict(group.params)) if part == attention_picture.MAIN else None
+    figure.update_layout(title_text=title, height=attention_sections.PICTURE_HEIGHT)
     st.plotly_chart(figure, key=key)
 
 
