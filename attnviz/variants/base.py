@@ -10,7 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnviz.backends import BACKENDS
 from attnviz.backends.base import CoreOutput
+from attnviz.config import Shape
 from attnviz.knobs import Knob
 from attnviz.masks import Mask
 from attnviz.positions import Position
@@ -161,6 +163,22 @@ class Variant(ABC):
         Raises:
             Refusal: If an argument breaks a rule; names the argument, the rule and the value received.
         """
+
+    def scores(self, config: Any, q_len: int, kv_len: int) -> int:
+        """Count the scores of one sequence; a variant without a score matrix gives 0."""
+        return self.heads(config).heads * q_len * kv_len
+
+    def score_passes(self, backend: str) -> int:
+        """Give how often a backend writes the score matrix to memory or reads it."""
+        return BACKENDS[backend].score_passes
+
+    def peak_bytes(
+        self, config: Any, q_len: int, kv_len: int, batch: int, itemsize: int, backend: str, masked: bool
+    ) -> int:
+        """Predict what the core allocates at its peak on one CPU thread, results included; ``masked`` densely."""
+        heads, kv_heads, head_dim, v_head_dim = self.heads(config)
+        shape = Shape(batch, heads, kv_heads, q_len, kv_len, head_dim, v_head_dim)
+        return BACKENDS[backend].peak_bytes(shape, itemsize, masked)
 
     def parameters(self, config: Any) -> int:
         """Count the weights."""

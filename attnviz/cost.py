@@ -1,0 +1,173 @@
+"""What one attention layer costs, from what variants and backends declare of themselves; names none of them."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from attnviz.backends import Backend
+from attnviz.config import check_size, dtype_size
+from attnviz.text import Refusal, Text
+from attnviz.variants import VARIANTS, Variant
+
+_BACKEND = Text(
+    "backend must be one of {options}, got {value!r}.", "backend 应为以下之一：{options}，收到的是 {value!r}。"
+)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Hold what one layer costs: numbers, bytes and FLOPs of one call.
+
+    Args:
+        parameters: Weights of the layer.
+        flops: Of the matrix products, a multiply-add counted as 2; softmax and biases are not counted.
+        bytes_moved: Traffic with main memory if each tensor is written once and read once.
+        weight_bytes: What the weights take.
+        score_bytes: What the whole score matrix takes; ``peak_bytes`` says how much of it a backend holds.
+        mask_bytes: What a dense boolean mask takes, shared by heads and batch; no mask of known structure needs it.
+        kv_cache_bytes: What ``kv_len`` tokens keep in this layer for the tokens that follow.
+        peak_bytes: What the attention core allocates at its peak, its results included.
+    """
+
+    parameters: int
+    flops: int
+    bytes_moved: int
+    weight_bytes: int
+    score_bytes: int
+    mask_bytes: int
+    kv_cache_bytes: int
+    peak_bytes: int
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs per byte moved: below a machine's FLOP/s per byte/s the memory is what is waited for."""
+        return self.flops / self.bytes_moved
+
+
+def cost(
+    variant: Variant | str,
+    config: Any,
+    *,
+    q_len: int,
+    kv_len: int,
+    batch: int = 1,
+    dtype: torch.dtype | str = "float32",
+    backend: Backend | str | None = None,
+    cross: bool = False,
+    masked: bool = False,
+) -> Cost:
+    """Predict what one layer costs.
+
+    With fewer queries than keys the other keys come from the cache: decoding one token over 8,192 is ``q_len=1,
+    kv_len=8192``.
+
+    Args:
+        variant: Entry of ``VARIANTS``, or its key.
+        config: From the variant's ``config``.
+        q_len: Tokens that ask.
+        kv_len: Tokens attended to.
+        batch: Sequences.
+        dtype: Type of weights, tokens and cache.
+        backend: One of the variant's backends, or its key; None is its first.
+        cross: The keys are those of another sequence of ``kv_len`` tokens, projected in this call.
+        masked: A dense boolean mask is given.
+
+    Raises:
+        Refusal: If a size is not a whole number of at least 1, or dtype or backend is not known.
+        KeyError: If the variant is not known.
+
+    Source:
+        Counting of traffic by tensors written and read: FlashAttention, section 3.1, https://arxiv.org/abs/2205.14135
+        FLOPs of a matrix product, 2·m·n·k: Kaplan et al. 2020, section 2.1, https://arxiv.org/abs/2001.08361
+    """
+    for name, size in (("q_len", q_len), ("kv_len", kv_len), ("batch", batch)):
+        check_size(name, size)
+    variant = VARIANTS[variant] if isinstance(variant, str) else variant
+    itemsize = dtype_size(str(dtype).removeprefix("torch."))
+    backend = variant.backends[0] if backend is None else backend.key if isinstance(backend, Backend) else backend
+    if backend not in variant.backends:
+        raise Refusal(_BACKEND.fill(options=", ".join(variant.backends), value=backend))
+    new = kv_len if cross else min(q_len, kv_len)
+    score_bytes = batch * variant.scores(config, q_len, kv_len) * itemsize
+    cache = batch * _elements(variant, config, kv_len) * itemsize
+    flops = _projection_flops(variant, config, q_len, new) + variant.mix_flops(config, q_len, kv_len)
+    moved = batch * _moved(variant, config, q_len, new) * itemsize + cache
+    passes = variant.score_passes(backend)
+    return Cost(
+        parameters=variant.parameters(config),
+        flops=batch * flops,
+        bytes_moved=variant.parameters(config) * itemsize + moved + passes * score_bytes,
+        weight_bytes=variant.parameters(config) * itemsize,
+        score_bytes=score_bytes,
+        mask_bytes=q_len * kv_len,
+        kv_cache_bytes=cache,
+        peak_bytes=variant.peak_bytes(config, q_len, kv_len, batch, itemsize, backend, masked),
+    )
+
+
+def _elements(variant: Variant, config: Any, tokens: int) -> int:
+    """Count what one sequence keeps of its tokens."""
+    return sum(math.prod(shape) for shape in variant.cache(config, tokens).values())
+
+
+def _projection_flops(variant: Variant, config: Any, q_len: int, new: int) -> int:
+    """Count the FLOPs of the projections of one sequence; those of the keys' side act on ``new`` tokens."""
+    context = variant.context_matrices(config)
+    return sum(
+        2 * rows * cols * (new if name in context else q_len) for name, (rows, cols) in variant.matrices(config).items()
+    )
+
+
+def _moved(variant: Variant, config: Any, q_len: int, new: int) -> int:
+    """Count the elements of one sequence that cross memory beside weights, scores and the cache that is read.
+
+    Every projection reads its input and writes its output; the core reads the query; the new tokens enter the cache
+    as the outputs of the projections on the keys' side.
+    """
+    context = variant.context_matrices(config)
+    projected = sum(
+        (rows + cols) * (new if name in context else q_len) for name, (rows, cols) in variant.matrices(config).items()
+    )
+    shape = variant.heads(config)
+    return projected + shape.heads * (shape.head_dim + shape.v_head_dim) * q_len
+
+
+def fits(need_bytes: int, free_bytes: int, share: float = 1.0) -> bool:
+    """Say whether a need stays within a share of the free memory.
+
+    Args:
+        need_bytes: Bytes that would be taken.
+        free_bytes: Bytes that are free.
+        share: Share of the free bytes that may be taken, above 0 to 1.
+
+    Raises:
+        ValueError: If ``share`` is not above 0 and at most 1.
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"share must be above 0 and at most 1, got {share}")
+    return need_bytes <= free_bytes * share
+
+
+def nearest_size(fitting: Callable[[int], bool], low: int, high: int) -> int | None:
+    """Give the largest size from ``low`` to ``high`` that fits, or None; a size that fits has all smaller ones fit.
+
+    Args:
+        fitting: Says whether a size fits.
+        low: Smallest size.
+        high: Largest size.
+
+    Raises:
+        ValueError: If ``low`` exceeds ``high``.
+    """
+    if low > high:
+        raise ValueError(f"low must not exceed high, got {low} and {high}")
+    if not fitting(low):
+        return None
+    above = high + 1
+    while above - low > 1:
+        middle = (low + above) // 2
+        low, above = (middle, above) if fitting(middle) else (low, middle)
+    return low
