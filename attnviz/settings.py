@@ -141,9 +141,9 @@ _PICTURE = (
         Text("Heads shown", "显示的头"),
         "all",
         options={
-            "all": Text("all", "全部"),
-            "mean": Text("average", "平均"),
-            **{str(h): same(str(h)) for h in range(MOST_HEADS)},
+            "all": Text("all heads", "所有头"),
+            "mean": Text("average", "各头平均"),
+            **{str(h): Text(f"head {h}", f"头 {h}") for h in range(MOST_HEADS)},
         },
     ),
     Flag("log", Text("Logarithmic colours", "对数色标"), False),

@@ -15,8 +15,8 @@ from attnviz.masks import Mask, block
 from attnviz.registry import Registry
 from attnviz.text import Text, same
 
-# Scores of one block of query rows are held at once; 2^23 of them are 32 MiB in float32.
-BLOCK_SCORES = 2**23
+# Scores of one block of query rows are held at once; 2^21 of them are 8 MiB in float32.
+BLOCK_SCORES = 2**21
 VALUE, MASKED, NO_KEY = 0, 1, 2
 
 Dim = Literal["query", "key", "feature"]

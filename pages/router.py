@@ -15,7 +15,7 @@ from pages.ui import layout, link  # noqa: E402
 from pages.ui.translate import say  # noqa: E402
 
 language = link.language()
-st.set_page_config(page_title=say(language, "app.title"), page_icon=":material/grid_on:", layout="wide")
+st.set_page_config(page_title=say(language, "app.title"), page_icon=f"{ROOT}/pages/ui/icon.svg", layout="wide")
 first = next(iter(PAGES.values()))[0].key
 pages = {
     say(language, f"section.{section}"): [

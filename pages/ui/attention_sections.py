@@ -17,8 +17,8 @@ from pages.ui.controls import Panel
 from pages.ui.heatmap import heatmap
 from pages.ui.translate import table
 
-PICTURE_HEIGHT = 470
-STRIP_HEIGHT = 440
+PICTURE_HEIGHT = 420
+STRIP_HEIGHT = 420
 SOURCES = (
     ("Vaswani et al. 2017, Attention Is All You Need, §3.2", "https://arxiv.org/abs/1706.03762"),
     ("Ainslie et al. 2023, GQA", "https://arxiv.org/abs/2305.13245"),
@@ -83,34 +83,37 @@ def picture(panel: Panel, group: Group) -> None:
     view = panel.settled.view
     words = table(panel.language, "heatmap")
     drawn = attention_picture.grids(view, panel.language)
-    left, middle, right = st.columns([1.15, 2.6, 1.75])
+    left, right = st.columns([3.3, 1.35], gap="medium")
     common = {"group": group, "words": words, "selected": _selected(panel)}
     with left:
-        heatmap(
-            drawn[attention_picture.STRIP],
-            part=attention_picture.STRIP,
-            key="attention.strip",
-            layout="strip",
-            picks="map",
-            chosen=view.stage,
-            height=STRIP_HEIGHT,
-            on_select=lambda chosen: _enlarge(panel, chosen),
-            **common,
-        )
-    with middle:
-        which, heads = st.columns([3, 1])
+        which, heads = st.columns([4.4, 1])
         with which:
-            panel.control("stage", segmented=True)
+            panel.control("stage", segmented=True, bare=True)
         with heads:
-            panel.control("head", options=["all", *(["mean"] if view.heads > 1 else []), *map(str, range(view.heads))])
-        heatmap(
-            drawn[attention_picture.MAIN],
-            part=attention_picture.MAIN,
-            key="attention.main",
-            height=PICTURE_HEIGHT,
-            on_select=lambda chosen: _select(panel, chosen),
-            **common,
-        )
+            shown = ["all", *(["mean"] if view.heads > 1 else []), *map(str, range(view.heads))]
+            panel.control("head", options=shown, bare=True)
+        strip, main = st.columns([1, 3.2], gap="small")
+        with strip:
+            heatmap(
+                drawn[attention_picture.STRIP],
+                part=attention_picture.STRIP,
+                key="attention.strip",
+                layout="strip",
+                picks="map",
+                chosen=view.stage,
+                height=STRIP_HEIGHT,
+                on_select=lambda chosen: _enlarge(panel, chosen),
+                **common,
+            )
+        with main:
+            heatmap(
+                drawn[attention_picture.MAIN],
+                part=attention_picture.MAIN,
+                key="attention.main",
+                height=PICTURE_HEIGHT,
+                on_select=lambda chosen: _select(panel, chosen),
+                **common,
+            )
     with right:
         row(panel)
 

@@ -80,13 +80,16 @@ class Panel:
         except Refusal:
             held[name] = str(raw)  # settle names it on the coming run
 
-    def control(self, name: str, *, options: Sequence[str] | None = None, segmented: bool = False) -> None:
+    def control(
+        self, name: str, *, options: Sequence[str] | None = None, segmented: bool = False, bare: bool = False
+    ) -> None:
         """Draw the widget of one setting.
 
         Args:
             name: The setting.
             options: The options of a choice to offer; None offers all.
             segmented: Whether a choice shows its options side by side.
+            bare: Whether the label is only there for those who do not see the page.
         """
         knob, key = self.settled.knobs[name], self._key(name)
         common = {
@@ -101,6 +104,8 @@ class Panel:
             st.session_state[key] = value
             labels = knob.options
             chosen = list(labels) if options is None else list(options)
+            if bare:
+                common |= {"label_visibility": "collapsed"}
             widget = st.segmented_control if segmented else st.selectbox
             widget(options=chosen, format_func=lambda option: labels[option].say(self.language), **common)
         elif isinstance(knob, Flag):

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
 # Streamlit leaves a hand's width above the first element; a projector has no room to spare.
 _STYLE = """<style>
-[data-testid="stMainBlockContainer"] { padding-top: 4.2rem; padding-bottom: 3rem; }
+[data-testid="stMainBlockContainer"] { padding: 3.6rem 2rem 3rem; max-width: 100rem; }
 [data-testid="stMainBlockContainer"] h1 { padding: 0; font-size: 1.9rem; }
+[data-testid="stSidebar"] { min-width: 16rem; max-width: 17.5rem; }
 [data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
+[data-testid="stSidebarUserContent"] h3 { padding-bottom: 0; }
+@media (max-width: 640px) { [data-testid="stMainBlockContainer"] { padding: 3.6rem 1rem 3rem; } }
 @media (prefers-reduced-motion: reduce) { * { animation-duration: 0.01ms !important; transition: none !important; } }
 @media print { [data-testid="stSidebar"], [data-testid="stHeader"] { display: none !important; } }
 </style>"""
@@ -31,7 +34,7 @@ def frame() -> None:
 
 def header(panel: "Panel") -> None:
     """Show the page's title, what to see in one sentence, and the language, link and reset buttons."""
-    words, tools = st.columns([5, 3], vertical_alignment="top")
+    words, tools = st.columns([3, 2], vertical_alignment="top")
     with words:
         st.title(panel.title("title"), anchor=False)
         st.markdown(panel.title("lead"))

@@ -1,0 +1,216 @@
+// Numbers as text, text that fits, and where each map, label and tick stands, in CSS pixels.
+const GAP = 12
+const BAR = 14
+const MOST_CELL = 56 // of a side much shorter than the other
+const SAMPLES = 256
+
+function valueOf(map, code) {
+  const share = code / TOP
+  if (!map.log) return map.low * (1 - share) + map.high * share
+  return 10 ** (Math.log10(map.low) * (1 - share) + Math.log10(map.high) * share)
+}
+
+function short(value, digits = 3) {
+  const size = Math.abs(value)
+  if (size === 0) return "0"
+  if (size >= 1e5 || size < 1e-4) {
+    const [head, power] = value.toExponential(digits - 1).split("e")
+    return `${Number(head)}e${Number(power)}`
+  }
+  return String(Number(value.toPrecision(digits)))
+}
+
+// A code's value with the digits that a code can carry.
+function spelled(map, code) {
+  const value = valueOf(map, code)
+  const step = map.log ? Math.abs(value) * (10 ** (Math.log10(map.high / map.low) / TOP) - 1) : (map.high - map.low) / TOP
+  if (!(step > 0)) return short(value, 7)
+  return short(value, Math.min(7, Math.max(1, Math.floor(Math.log10(Math.abs(value) / step)))))
+}
+
+const niceStep = least => {
+  for (let i = 0; ; i++) {
+    const step = [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3)
+    if (step >= least) return step
+  }
+}
+
+// What a person could not see is shown by a sign of its own.
+function visible(token) {
+  if (token !== "" && token.trim() === "" && !/[\t\n\r]/.test(token)) return "␣".repeat(token.length)
+  return token.replace(/[\u0000-\u001f\u007f]/g, sign => {
+    if (sign === "\t") return "⇥"
+    if (sign === "\n" || sign === "\r") return "↵"
+    return sign === "\u007f" ? "␡" : String.fromCharCode(0x2400 + sign.charCodeAt(0))
+  })
+}
+
+const nameOf = (axis, index) => (axis.tokens ? visible(axis.tokens[index - axis.start] ?? "") : String(index))
+const segmenter = globalThis.Intl?.Segmenter ? new Intl.Segmenter(undefined, { granularity: "grapheme" }) : null
+const glyphsOf = text => (segmenter ? Array.from(segmenter.segment(text), part => part.segment) : [...text])
+
+// Measures text in one font and remembers the widths.
+class Ruler {
+  constructor(context, font) {
+    this.context = context
+    this.font = font
+    this.widths = new Map()
+  }
+
+  width(text) {
+    const known = this.widths.get(text)
+    if (known !== undefined) return known
+    if (this.widths.size > 20000) this.widths.clear()
+    this.context.font = this.font
+    const { width } = this.context.measureText(text)
+    this.widths.set(text, width)
+    return width
+  }
+
+  // The text, or as many whole glyphs of it as fit before an ellipsis.
+  fit(text, most) {
+    if (text.length < 400 && this.width(text) <= most) return text
+    const glyphs = glyphsOf(text.slice(0, 400))
+    let [low, high] = [0, glyphs.length]
+    while (low < high) {
+      const middle = (low + high + 1) >> 1
+      if (this.width(`${glyphs.slice(0, middle).join("")}…`) <= most) low = middle
+      else high = middle - 1
+    }
+    return low ? `${glyphs.slice(0, low).join("")}…` : ""
+  }
+
+  widest(axis) {
+    if (!axis.tokens) return this.width(String(axis.start + axis.length - 1))
+    const step = Math.max(1, axis.length / SAMPLES)
+    let most = 0
+    for (let i = 0; i < axis.length; i += step) {
+      most = Math.max(most, this.width(nameOf(axis, axis.start + Math.floor(i)).slice(0, 60)))
+    }
+    return most
+  }
+}
+
+// Which labels of an axis are drawn when a token is `cell` pixels wide, and whether they stand upright.
+function labelPlan(ruler, axis, cell, em, across) {
+  const line = em * 1.25
+  if (!across) return { step: niceStep(line / cell), turned: false }
+  const widest = ruler.widest(axis) + 6
+  if (widest <= cell) return { step: 1, turned: false }
+  if (!axis.tokens || widest <= 2.4 * em) return { step: niceStep(widest / cell), turned: false }
+  return { step: niceStep(line / cell), turned: true }
+}
+
+// The largest box of a map's shape in a slot: square cells unless one side is far longer than the other.
+function boxIn(map, width, height, [flat, tall]) {
+  const [rows, cols] = [map.row_axis.length, map.col_axis.length]
+  const shape = rows / cols
+  const kept = Math.min(tall, Math.max(flat, shape))
+  let w = Math.min(width, height / kept)
+  let h = w * kept
+  if (shape < flat) h = Math.min(h, Math.max(w * shape, rows * MOST_CELL))
+  if (shape > tall) w = Math.min(w, Math.max(h / shape, cols * MOST_CELL))
+  const even = (length, count) => Math.max(4, length >= 4 * count ? length - (length % count) : Math.floor(length))
+  return { w: even(Math.floor(w), cols), h: even(Math.floor(h), rows) }
+}
+
+// The number of columns that draws the maps largest.
+function split(maps, room, title, bounds) {
+  let best = null
+  for (let columns = 1; columns <= maps.length; columns++) {
+    const lines = Math.ceil(maps.length / columns)
+    const w = (room.w - (columns - 1) * GAP) / columns
+    const h = room.h / lines - title - GAP / 2
+    const box = boxIn(maps[0], Math.max(4, w), Math.max(4, h), bounds)
+    const score = bounds.equal ? Math.min(w, h) : box.w * box.h
+    if (!best || score > best.score) best = { columns, lines, w: Math.max(4, w), h: Math.max(4, h), score }
+  }
+  return best
+}
+
+// Where everything stands.
+//   maps: those of the grid; width, height: of the picture; em: text size; strip: thumbnails, without axes and bar.
+function arrange({ maps, width, height, em, ruler, strip }) {
+  const bounds = Object.assign(strip ? [0.5, 1.6] : [0.4, 2.2], { equal: strip })
+  const narrow = width < 480
+  const title = Math.round(em * 1.6)
+  const same = maps.every(map => sameAxis(map.row_axis, maps[0].row_axis) && sameAxis(map.col_axis, maps[0].col_axis))
+  const attempt = (labels, turned) => {
+    const { row_axis: rows, col_axis: cols } = maps[0]
+    const longest = Math.min(7 * em, width * (narrow ? 0.2 : 0.22))
+    const side = labels ? Math.ceil(Math.min(longest, ruler.widest(rows))) + 8 : 4
+    const foot = labels ? (turned ? Math.ceil(Math.min(longest, ruler.widest(cols))) : em) + 8 : 4
+    const axis = strip ? 0 : Math.round(em * 1.5)
+    const left = strip ? 1 : axis + side
+    const right = strip ? 1 : narrow ? 12 : BAR + 16 + Math.round(em * 4)
+    const bottom = strip ? 1 : axis + foot
+    const bar = strip || !narrow ? 0 : BAR + Math.round(em * 2)
+    const room = { w: width - left - right, h: height - bottom - bar }
+    const plan = split(maps, room, title, bounds)
+    const boxes = []
+    let y = 0
+    let used = 0
+    for (let line = 0; line < plan.lines; line++) {
+      let tallest = 0
+      const from = line * plan.columns
+      const sizes = maps.slice(from, from + plan.columns).map(map => boxIn(map, plan.w, plan.h, bounds))
+      const pitch = strip ? plan.w : Math.max(...sizes.map(size => size.w))
+      sizes.forEach(({ w, h }, i) => {
+        const x = Math.round(left + i * (pitch + GAP))
+        boxes.push({ x, y: y + title, w, h, line, column: i, slot: Math.floor(pitch) })
+        tallest = Math.max(tallest, h)
+        used = Math.max(used, x + w)
+      })
+      y += title + tallest + (line < plan.lines - 1 ? GAP / 2 : 0)
+    }
+    const depth = column => Math.max(...boxes.map((box, i) => (box.column === column ? i : -1)))
+    boxes.forEach((box, i) => (box.lowest = depth(box.column) === i))
+    const frame = { left, top: title, right: used, bottom: y, axis, side, foot, bar, narrow, em, title }
+    return { boxes, labels, turned, frame, width, height: Math.ceil(y + bottom + bar), columns: plan.columns }
+  }
+  if (strip || !same) return attempt(false, false)
+  let made = attempt(true, false)
+  const cell = made.boxes[0].w / maps[0].col_axis.length
+  if (labelPlan(ruler, maps[0].col_axis, cell, em, true).turned) made = attempt(true, true)
+  const small = maps.length > 1 && Math.max(made.boxes[0].h, made.boxes[0].w) < 6.5 * em
+  return small ? attempt(false, false) : made
+}
+
+function sameAxis(a, b) {
+  return a.dim === b.dim && a.length === b.length && a.start === b.start && a.tokens === b.tokens
+}
+
+// Titles that do not fit lose the words they all begin with: "head 11" becomes "11".
+function shortTitles(titles) {
+  if (titles.length < 2) return titles
+  const first = titles[0]
+  let end = 0
+  while (end < first.length && titles.every(title => title[end] === first[end])) end++
+  const cut = first.lastIndexOf(" ", end - 1) + 1
+  return titles.map(title => title.slice(cut))
+}
+
+const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+const power = exponent => `10${exponent < 0 ? "⁻" : ""}${[...String(Math.abs(exponent))].map(d => RAISED[d]).join("")}`
+
+// Ticks of the colour bar as [share of its length, text]: both ends, and round numbers between that leave room.
+function barTicks(map, length, room) {
+  const { low, high } = map
+  if (!(high > low)) return [[0.5, short(low, 4)]]
+  const ends = [[0, short(low)], [1, short(high)]]
+  const inner = []
+  if (map.log) {
+    const [first, last] = [Math.log10(low), Math.log10(high)]
+    const every = niceStep(((last - first) * room) / length)
+    for (let e = Math.ceil(first / every) * every; e <= last; e += every) {
+      inner.push([(e - first) / (last - first), power(e)])
+    }
+  } else {
+    const least = ((high - low) * room) / length
+    const unit = 10 ** Math.floor(Math.log10(least))
+    const step = niceStep(Math.ceil((least / unit) * 1e9) / 1e9) * unit
+    for (let n = Math.ceil(low / step); n * step <= high; n++) inner.push([(n * step - low) / (high - low), short(n * step)])
+  }
+  const away = share => share * length >= room * 0.8 && (1 - share) * length >= room * 0.8
+  return [ends[0], ...inner.filter(([share]) => away(share)), ends[1]]
+}
