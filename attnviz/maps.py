@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attnviz.arrays import to_numpy
 from attnviz.backends import BACKENDS
-from attnviz.backends.base import cut
+from attnviz.backends.call import cut
 from attnviz.backends.eager import score
 from attnviz.config import check_divides
 from attnviz.masks import Mask, block
@@ -336,8 +336,8 @@ def _grid(job: _Job, rows: Span) -> Bool[Tensor, "one heads rows kv_len"]:
     else:
         assert job.allowed is not None
         batch = job.place[0]
-        full = job.allowed[(None,) * (4 - job.allowed.dim())]
-        grid = cut(full, rows, (0, kv_len)).expand(-1, -1, rows[1] - rows[0], kv_len)
+        grid = job.allowed[(None,) * (4 - job.allowed.dim())]
+        grid = grid.expand(-1, -1, q_len, kv_len)[:, :, rows[0] : rows[1]]
     grid = grid[batch : batch + 1] if grid.shape[0] > 1 else grid
     return grid if grid.shape[1] == 1 else grid[:, list(job.heads)]
 

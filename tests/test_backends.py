@@ -264,7 +264,11 @@ def test_heads_that_do_not_divide_are_refused(backend, heads, kv_heads):
 
 WRONG = {
     "query": ({"query": torch.ones(2, 3, 4)}, r"\[batch, heads, length, head_dim\], got \[2, 3, 4\] float32"),
-    "integers": ({"key": torch.ones(1, 2, 5, 4, dtype=torch.int64)}, "key must be a floating-point tensor"),
+    "integers": (
+        {"key": torch.ones(1, 2, 5, 4, dtype=torch.int64)},
+        "key must be float32, bfloat16, float16 or float64",
+    ),
+    "eight bits": ({"query": torch.ones(1, 2, 3, 4).to(torch.float8_e5m2)}, "query must be float32, .* float8_e5m2"),
     "nothing": ({"query": torch.ones(1, 2, 0, 4)}, "query must be at least 1 long on every axis"),
     "key width": ({"key": torch.ones(1, 2, 5, 3)}, r"key must be \[1, kv_heads, kv_len, 4\]"),
     "key batch": ({"key": torch.ones(2, 2, 5, 4)}, r"key must be \[1, kv_heads"),

@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnviz.backends.base import Backend, CoreOutput, check, group
+from attnviz.backends.base import Backend, CoreOutput
+from attnviz.backends.call import check, group
 from attnviz.config import Shape
 from attnviz.masks import Mask
 from attnviz.text import Text

@@ -17,7 +17,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnviz.backends.base import Backend, Call, CoreOutput, Span, check, group
+from attnviz.backends.base import Backend, CoreOutput
+from attnviz.backends.call import Call, Span, check, group
 from attnviz.config import Shape
 from attnviz.masks import Mask, tile_state
 from attnviz.text import Refusal, Text

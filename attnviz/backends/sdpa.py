@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -11,7 +12,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 
 from attnviz.backends import eager
-from attnviz.backends.base import Backend, Call, CoreOutput, LateCoreOutput, Span, check, cut, group
+from attnviz.backends.base import Backend, CoreOutput, LateCoreOutput
+from attnviz.backends.call import DTYPES, Call, Span, check, cut, group
 from attnviz.config import Shape
 from attnviz.masks import Mask, tile_state
 from attnviz.text import Text
@@ -27,6 +29,12 @@ _FEW_QUERIES = 16  # up to here stacking the heads' queries over one KV head pay
 _BLOCK_ROWS = 256  # queries per call where a mask is cut into row blocks
 _WINDOW_ROWS = 64  # and where each query sees a window: fewer rows waste fewer cells at its edges
 _BLOCK_CELLS = 1 << 22  # score cells held at once where rows are worked out by plain operations (16 MiB in float32)
+
+
+# What a boolean mask turns into, ready made: making the two numbers takes longer than a small mask's own pass.
+_OPEN_SHUT = MappingProxyType(
+    {dtype: (torch.zeros((), dtype=dtype), torch.tensor(float("-inf"), dtype=dtype)) for dtype in DTYPES}
+)
 
 
 class _Part(NamedTuple):
@@ -150,7 +158,8 @@ def _additive(call: Call, rows: Span, cols: Span) -> Tensor | None:
     bias = None if call.bias is None else cut(call.bias, rows, cols)
     if keep is None:
         return bias
-    return torch.where(keep, call.query.new_zeros(()) if bias is None else bias, float("-inf"))
+    opened, shut = _OPEN_SHUT[call.query.dtype]
+    return torch.where(keep, opened if bias is None else bias, shut)
 
 
 def _mark_empty(lse: Tensor, mask: Tensor) -> Tensor:
@@ -158,7 +167,7 @@ def _mark_empty(lse: Tensor, mask: Tensor) -> Tensor:
 
     An exact 0 is rare elsewhere, so the mask is read only when there is one.
     """
-    if lse.all():
+    if torch.count_nonzero(lse).item() == lse.numel():
         return lse
     return lse.masked_fill(torch.isneginf(mask).all(-1), float("-inf"))
 
