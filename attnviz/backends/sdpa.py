@@ -29,8 +29,6 @@ _FEW_QUERIES = 16  # up to here stacking the heads' queries over one KV head pay
 _BLOCK_ROWS = 256  # queries per call where a mask is cut into row blocks
 _WINDOW_ROWS = 64  # and where each query sees a window: fewer rows waste fewer cells at its edges
 _BLOCK_CELLS = 1 << 22  # score cells held at once where rows are worked out by plain operations (16 MiB in float32)
-
-
 # What a boolean mask turns into, ready made: making the two numbers takes longer than a small mask's own pass.
 _OPEN_SHUT = MappingProxyType(
     {dtype: (torch.zeros((), dtype=dtype), torch.tensor(float("-inf"), dtype=dtype)) for dtype in DTYPES}
