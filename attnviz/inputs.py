@@ -114,7 +114,7 @@ def token_vectors(tokens: Sequence[str], width: int, seed: int) -> Tensor:
     """
     if width < 1:
         raise ValueError(f"width must be at least 1, got {width}")
-    table = {token: _draw((width,), _hash(token, seed)) for token in dict.fromkeys(tokens)}
+    table = {token: _draw((width,), token_seed(token, seed)) for token in dict.fromkeys(tokens)}
     return torch.stack([table[token] for token in tokens]) if tokens else torch.empty(0, width)
 
 
@@ -135,7 +135,8 @@ def _draw(shape: tuple[int, ...], seed: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
 
 
-def _hash(token: str, seed: int) -> int:
+def token_seed(token: str, seed: int) -> int:
+    """Give the seed of one token's vector in the table that ``seed`` fixes, the same in every process."""
     # Python's own hash differs from process to process. 32 bits are what torch's CPU generator takes of a seed.
     digest = hashlib.blake2b(f"{seed} {token}".encode("utf-8", "surrogatepass"), digest_size=4).digest()
     return int.from_bytes(digest, "little")

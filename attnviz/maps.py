@@ -12,7 +12,6 @@ from torch import Tensor
 
 from attnviz.arrays import to_numpy
 from attnviz.backends import BACKENDS
-from attnviz.backends.call import cut
 from attnviz.backends.eager import score
 from attnviz.config import check_divides
 from attnviz.masks import Mask, block

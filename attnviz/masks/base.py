@@ -94,6 +94,8 @@ class MaskKind:
         make: Takes the knobs' values by name and gives the mask.
         source: URL of where it was published.
         knobs: What can be set.
+        code: Takes the knobs' values by name and gives the rule of the first sequence as lines of plain PyTorch, the
+            last one an expression, in the integer tensors ``head``, ``q_idx``, ``kv_idx`` and the number ``kv_len``.
     """
 
     key: str
@@ -102,6 +104,7 @@ class MaskKind:
     make: Callable[..., Mask] = field(repr=False)
     source: str
     knobs: tuple[Knob, ...] = ()
+    code: Callable[..., str] = field(kw_only=True, repr=False)
 
     def build(self, **knobs: object) -> Mask:
         """Give the mask with these settings; what is not given has its default.

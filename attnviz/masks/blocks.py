@@ -52,6 +52,16 @@ def block_diffusion(block: int) -> Mask:
     )
 
 
+def _random_block_code(block: int, share: float, seed: int) -> str:
+    return f"""\
+q_block, kv_block = q_idx // {block}, kv_idx // {block}
+drawn = torch.zeros_like(head)
+for index in (head + {seed}, q_block, kv_block, q_block ^ kv_block):
+    drawn = ((drawn ^ index) * 0x9E3779B1) & 0xFFFFFFFF
+    drawn = ((drawn ^ (drawn >> 15)) * 0x2C1B3C6D) & 0xFFFFFFFF
+(q_block == kv_block) | ((drawn ^ (drawn >> 16)) < {share} * 2**32)"""
+
+
 BLOCKS = (
     MaskKind(
         "chunked",
@@ -63,6 +73,7 @@ BLOCKS = (
         chunked,
         "https://huggingface.co/docs/transformers/model_doc/llama4",
         (tokens_knob("chunk", Text("Chunk", "块大小"), 8),),
+        code=lambda chunk: f"(kv_idx <= q_idx) & (kv_idx // {chunk} == q_idx // {chunk})",
     ),
     MaskKind(
         "block_sparse",
@@ -77,6 +88,10 @@ BLOCKS = (
             BLOCK,
             tokens_knob("radius", Text("Blocks on each side", "左右各几块"), 1, low=0),
             tokens_knob("globals", Text("Global blocks", "全局块数"), 1, low=0),
+        ),
+        code=lambda block, radius, globals: (
+            f"q_block, kv_block = q_idx // {block}, kv_idx // {block}\n"
+            f"((kv_block - q_block).abs() <= {radius}) | (q_block < {globals}) | (kv_block < {globals})"
         ),
     ),
     MaskKind(
@@ -93,6 +108,7 @@ BLOCKS = (
             Number("share", Text("Share of blocks", "块的比例"), 0.25, low=0.0, high=1.0, step=0.01),
             Integer("seed", Text("Seed", "随机种子"), 0, low=0, high=2**31 - 1, slider_high=100),
         ),
+        code=_random_block_code,
     ),
     MaskKind(
         "block_diffusion",
@@ -104,5 +120,6 @@ BLOCKS = (
         block_diffusion,
         "https://arxiv.org/abs/2503.09573",
         (BLOCK,),
+        code=lambda block: f"kv_idx // {block} <= q_idx // {block}",
     ),
 )

@@ -98,6 +98,29 @@ def tree(prefix: int, parents: tuple[int, ...]) -> Mask:
     return Mask(rule, (None, 0))
 
 
+def _padding_code(lengths: tuple[int, ...], side: str) -> str:
+    return f"kv_idx >= kv_len - {lengths[0]}" if side == "left" else f"kv_idx < {lengths[0]}"
+
+
+def _document_code(lengths: tuple[int, ...]) -> str:
+    return (
+        f"ends = torch.tensor({list(lengths)}).cumsum(0)\n"
+        "torch.bucketize(q_idx, ends, right=True) == torch.bucketize(kv_idx, ends, right=True)"
+    )
+
+
+def _tree_code(prefix: int, parents: tuple[int, ...]) -> str:
+    return f"""\
+size, lines = {len(parents)}, []
+for number, parent in enumerate({list(parents)}):
+    lines.append((lines[parent - 1] if parent else set()) | {{number}})
+on_line = torch.tensor([[k in line for k in range(size)] for line in lines])
+q_draft, kv_draft = q_idx - {prefix}, kv_idx - {prefix}
+both = (q_draft >= 0) & (q_draft < size) & (kv_draft >= 0) & (kv_draft < size)
+own = both & on_line[q_draft.clamp(0, size - 1), kv_draft.clamp(0, size - 1)]
+(kv_idx <= q_idx) & ((kv_idx < {prefix}) | (kv_idx == q_idx) | own)"""
+
+
 SEQUENCES = (
     MaskKind(
         "full",
@@ -105,6 +128,7 @@ SEQUENCES = (
         Text("Every query sees every key, as in an encoder.", "每个查询都能看到所有键，如编码器。"),
         full,
         "https://arxiv.org/abs/1706.03762",
+        code=lambda: "kv_idx == kv_idx",
     ),
     MaskKind(
         "causal",
@@ -115,6 +139,7 @@ SEQUENCES = (
         ),
         causal,
         "https://arxiv.org/abs/1706.03762",
+        code=lambda: "kv_idx <= q_idx",
     ),
     MaskKind(
         "padding",
@@ -142,6 +167,7 @@ SEQUENCES = (
                 options={"right": Text("right", "右侧"), "left": Text("left", "左侧")},
             ),
         ),
+        code=_padding_code,
     ),
     MaskKind(
         "prefix_lm",
@@ -153,6 +179,7 @@ SEQUENCES = (
         prefix_lm,
         "https://arxiv.org/abs/1910.10683",
         (tokens_knob("prefix", Text("Prefix", "前缀长度"), 8, low=0),),
+        code=lambda prefix: f"(kv_idx <= q_idx) | (kv_idx < {prefix})",
     ),
     MaskKind(
         "document",
@@ -174,6 +201,7 @@ SEQUENCES = (
                 high=MOST_TOKENS,
             ),
         ),
+        code=_document_code,
     ),
     MaskKind(
         "tree",
@@ -197,5 +225,6 @@ SEQUENCES = (
                 high=63,
             ),
         ),
+        code=_tree_code,
     ),
 )

@@ -72,6 +72,7 @@ WINDOWS = (
         sliding_window,
         "https://arxiv.org/abs/2310.06825",
         (window_knob(8, WITH_SELF),),
+        code=lambda window: f"(kv_idx <= q_idx) & (kv_idx > q_idx - {window})",
     ),
     MaskKind(
         "local_window",
@@ -83,6 +84,7 @@ WINDOWS = (
         local_window,
         "https://arxiv.org/abs/2004.05150",
         (tokens_knob("radius", Text("Radius", "半径"), 4, low=0),),
+        code=lambda radius: f"(kv_idx - q_idx).abs() <= {radius}",
     ),
     MaskKind(
         "attention_sinks",
@@ -94,6 +96,7 @@ WINDOWS = (
         attention_sinks,
         "https://arxiv.org/abs/2309.17453",
         (tokens_knob("sinks", Text("Sinks", "保留的首部键数"), 4, low=0), window_knob(8, WITH_SELF)),
+        code=lambda sinks, window: f"(kv_idx <= q_idx) & ((kv_idx < {sinks}) | (kv_idx > q_idx - {window}))",
     ),
     MaskKind(
         "dilated",
@@ -107,6 +110,9 @@ WINDOWS = (
         (
             window_knob(4, WITH_SELF),
             Integer("dilation", Text("Dilation", "间隔"), 2, unit=TOKENS, low=1, high=MOST_TOKENS, slider_high=64),
+        ),
+        code=lambda window, dilation: (
+            f"(kv_idx <= q_idx) & (kv_idx > q_idx - {window * dilation}) & ((q_idx - kv_idx) % {dilation} == 0)"
         ),
     ),
     MaskKind(
@@ -122,6 +128,9 @@ WINDOWS = (
             tokens_knob("globals", Text("Global tokens", "全局 token 数"), 2, low=0),
             window_knob(8, Text("Half of it lies on each side of a query.", "查询左右各占一半。")),
         ),
+        code=lambda globals, window: (
+            f"((kv_idx - q_idx).abs() <= {window // 2}) | (q_idx < {globals}) | (kv_idx < {globals})"
+        ),
     ),
     MaskKind(
         "strided",
@@ -133,5 +142,6 @@ WINDOWS = (
         strided,
         "https://arxiv.org/abs/1904.10509",
         (tokens_knob("stride", Text("Stride", "步长"), 8),),
+        code=lambda stride: f"(kv_idx <= q_idx) & ((kv_idx > q_idx - {stride}) | ((q_idx - kv_idx) % {stride} == 0))",
     ),
 )
