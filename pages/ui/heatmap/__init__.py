@@ -9,6 +9,7 @@ from streamlit.components.v2 import component
 from pages.ui.bus import Group, with_bus
 from pages.ui.heatmap.frame import Grid, pack
 
+# Fields: {row} in no_key_row, {rows} and {cols} in pooled_*, {count} in max_of and mean_of.
 WORD_KEYS = (
     "masked",
     "no_key",
@@ -23,21 +24,28 @@ WORD_KEYS = (
     "lowest",
     "highest",
     "own_range",
+    "from_zero",
     "reset_zoom",
     "keys_help",
+    "empty",
     "broken",
 )
+LAYOUTS, PICKS = ("grid", "strip"), ("cell", "map")
+DIMS = ("query", "key", "feature")
+SCRIPTS = ("paint.js", "arrange.js", "heatmap.js")
 
 _HTML = """
 <div data-part="root" class="heatmap">
-  <div data-part="stage" class="stage" role="img" tabindex="0">
-    <canvas data-part="base"></canvas>
-    <canvas data-part="over" class="over"></canvas>
+  <div data-part="stage" class="stage" role="application" tabindex="0">
+    <canvas data-part="base" aria-hidden="true"></canvas>
+    <canvas data-part="over" class="over" aria-hidden="true"></canvas>
     <div data-part="tip" class="tip" aria-hidden="true" hidden></div>
     <button data-part="reset" class="reset" type="button" hidden></button>
   </div>
-  <div data-part="chosen" class="chosen" role="status"></div>
-  <div data-part="legend" class="legend"></div>
+  <div class="under">
+    <div data-part="legend" class="legend"></div>
+    <div data-part="chosen" class="chosen" role="status"></div>
+  </div>
   <div data-part="caption" class="caption"></div>
   <div data-part="problem" class="problem" role="alert"></div>
 </div>
@@ -45,56 +53,72 @@ _HTML = """
 
 _CSS = """
 .heatmap { font-family: var(--st-font); color: var(--st-text-color); font-size: 0.875rem; line-height: 1.4; }
-.stage { position: relative; touch-action: pan-y pinch-zoom; user-select: none; cursor: crosshair; outline: none; }
-.stage:focus-visible { box-shadow: 0 0 0 2px var(--st-primary-color); border-radius: 2px; }
-canvas { display: block; position: absolute; inset: 0 auto auto 0; }
+.stage {
+  position: relative; touch-action: pan-x pan-y pinch-zoom; user-select: none; -webkit-user-select: none;
+  cursor: crosshair; outline: none; border-radius: 2px;
+}
+.stage:focus-visible { outline: 2px solid var(--st-primary-color); outline-offset: 2px; }
+canvas { display: block; position: absolute; top: 0; left: 0; }
 .over { pointer-events: none; }
 .tip {
-  position: absolute; z-index: 5; pointer-events: none; max-width: 20rem; padding: 0.375rem 0.625rem;
-  background: var(--st-background-color); color: var(--st-text-color);
-  border: 1px solid var(--st-border-color); border-radius: var(--st-base-radius); font-size: 0.875rem;
+  position: absolute; z-index: 5; pointer-events: none; width: max-content; max-width: 20rem;
+  padding: 0.375rem 0.625rem; background: var(--st-background-color); color: var(--st-text-color);
+  border: 1px solid var(--st-border-color); border-radius: var(--st-base-radius); font-size: 0.9375rem;
   white-space: pre-wrap; overflow-wrap: anywhere; box-shadow: 0 2px 8px rgb(0 0 0 / 20%);
 }
-.tip strong { font-size: 1.125rem; font-variant-numeric: tabular-nums; }
+.tip strong { display: block; font-size: 1.25rem; font-variant-numeric: tabular-nums; }
+.note, .caption { color: color-mix(in srgb, var(--st-text-color) 75%, var(--st-background-color)); }
+.note { font-size: 0.8125rem; }
 .reset {
-  position: absolute; right: 4.75rem; top: 1.4rem; font: inherit; padding: 0.125rem 0.5rem; cursor: pointer;
+  position: absolute; right: 0; top: 0; font: inherit; font-size: 0.8125rem; padding: 0 0.5rem; cursor: pointer;
   background: var(--st-background-color); color: var(--st-text-color);
   border: 1px solid var(--st-border-color); border-radius: var(--st-base-radius);
 }
+.reset:hover { border-color: var(--st-primary-color); color: var(--st-primary-color); }
+.reset:focus-visible { outline: 2px solid var(--st-primary-color); outline-offset: 1px; }
 .reset[hidden], .tip[hidden] { display: none; }
-.chosen { min-height: 1.4em; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; white-space: pre-wrap; }
-.chosen:empty, .legend:empty, .caption:empty, .problem:empty { display: none; }
-.legend { display: flex; flex-wrap: wrap; gap: 0.125rem 1rem; }
-.legend i {
-  display: inline-block; width: 0.875rem; height: 0.875rem; margin-right: 0.375rem; vertical-align: -0.125rem;
-  border: 1px solid color-mix(in srgb, var(--st-text-color) 45%, transparent);
+.under { display: flex; flex-wrap: wrap; gap: 0 1.5rem; margin-top: 0.25rem; }
+.chosen {
+  display: flex; flex-wrap: wrap; gap: 0 0.875rem; min-height: 1.4em; white-space: pre-wrap; overflow-wrap: anywhere;
 }
-.caption { color: color-mix(in srgb, var(--st-text-color) 75%, var(--st-background-color)); }
+.chosen strong { font-variant-numeric: tabular-nums; }
+.legend { display: flex; flex-wrap: wrap; gap: 0 1rem; }
+.legend canvas { position: static; display: inline-block; margin-right: 0.375rem; vertical-align: -0.125rem; }
+.heatmap[data-picks="map"] .stage { cursor: pointer; }
+.heatmap[data-picks="map"] .under, .caption:empty, .problem:empty { display: none; }
 .problem { color: var(--st-red-text-color, var(--st-red-color)); }
+@media print { .reset, .tip { display: none; } }
 """
 
+_FOLDER = Path(__file__).parent
 _COMPONENT = component(
     "attnviz_heatmap",
     html=_HTML,
     css=_CSS,
-    js=with_bus((Path(__file__).parent / "heatmap.js").read_text(encoding="utf-8")),
+    js=with_bus("\n".join((_FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)),
 )
 
 Chosen = Mapping[str, object]
 
 
-def _chosen(key: str) -> Chosen | None:
-    """Give what was just clicked: the map and an index per axis; None when the selection was taken away.
-
-    A client may send anything: indices that are no whole numbers are left out.
-    """
+def _message(key: str) -> Mapping[str, object]:
+    """Give what the browser just sent; it may be anything."""
     state = st.session_state.get(key)
     message = state.get("select") if isinstance(state, Mapping) else None
-    if not isinstance(message, Mapping) or not isinstance(message.get("map"), str):
+    return message if isinstance(message, Mapping) else {}
+
+
+def _whole(value: object) -> int | None:
+    """Give a whole number from 0, or None for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
+
+
+def _chosen(message: Mapping[str, object]) -> Chosen | None:
+    """Give what was just clicked: the map and an index per axis; None when the selection was taken away."""
+    if not isinstance(message.get("map"), str):
         return None
-    indices = {dim: message.get(dim) for dim in ("query", "key", "feature")}
-    whole = {dim: i for dim, i in indices.items() if isinstance(i, int) and not isinstance(i, bool) and i >= 0}
-    return {"map": message["map"], **whole}
+    indices = {dim: _whole(message.get(dim)) for dim in DIMS}
+    return {"map": message["map"], **{dim: index for dim, index in indices.items() if index is not None}}
 
 
 def heatmap(
@@ -110,6 +134,7 @@ def heatmap(
     layout: str = "grid",
     picks: str = "cell",
     chosen: str | None = None,
+    scale: float = 1.0,
 ) -> None:
     """Draw a grid of maps that follows its group's sliders.
 
@@ -119,23 +144,32 @@ def heatmap(
         group: The live group of this run.
         key: Key of the element.
         words: Texts in the page's language under ``WORD_KEYS``.
-        height: Height of the picture in CSS pixels.
+        height: The most that the picture with its titles and labels may take, in CSS pixels.
         selected: The selected cell: "map" and an index for "query", "key" or "feature".
         on_select: Takes the cell that was clicked, or None when the selection was cleared; called before the run.
         layout: ``grid``, or ``strip`` for thumbnails of different shapes without axes.
         picks: ``cell`` to select cells, ``map`` to report the clicked map only.
-        chosen: Key of the map whose title is emphasised.
+        chosen: Key of the map that is emphasised.
+        scale: Size of the text in the picture, 1 or more; 1 is 13 px or what the page's own text size makes of it.
 
     Raises:
-        ValueError: If a word is missing, or the grid is too large for one message.
+        ValueError: If a word is missing, a choice is unknown, or the grid is too large for one message.
     """
     missing = [word for word in WORD_KEYS if word not in words]
     if missing:
         raise ValueError(f"words must have {', '.join(WORD_KEYS)}, got none for {', '.join(missing)}")
+    for name, value, valid in (("layout", layout, LAYOUTS), ("picks", picks, PICKS)):
+        if value not in valid:
+            raise ValueError(f"{name} must be one of {', '.join(valid)}, got {value!r}")
+    # The stamp of the last selection this session heard of, whichever picture of the group sent it: the browser holds
+    # on to a newer one until the page has caught up.
+    seen = f"{group.name}.heatmap.seen"
 
     def receive() -> None:
+        message = _message(key)
+        st.session_state[seen] = _whole(message.get("at")) or 0
         if on_select is not None:
-            on_select(_chosen(key))
+            on_select(_chosen(message))
 
     config = {
         **group.data(),
@@ -143,8 +177,10 @@ def heatmap(
         "words": {word: words[word] for word in WORD_KEYS},
         "height": height,
         "selected": None if selected is None else dict(selected),
+        "seen": st.session_state.get(seen, 0),
         "layout": layout,
         "picks": picks,
         "chosen": chosen,
+        "scale": scale,
     }
     _COMPONENT(key=key, data=pack(group.name, group.params, {part: grid}, config), on_select_change=receive)

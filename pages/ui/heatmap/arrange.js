@@ -93,7 +93,7 @@ class Ruler {
 
 // Which labels of an axis are drawn when a token is `cell` pixels wide, and whether they stand upright.
 function labelPlan(ruler, axis, cell, em, across) {
-  const line = em * 1.25
+  const line = em * 1.2
   if (!across) return { step: niceStep(line / cell), turned: false }
   const widest = ruler.widest(axis) + 6
   if (widest <= cell) return { step: 1, turned: false }
@@ -154,7 +154,8 @@ function arrange({ maps, width, height, em, ruler, strip }) {
       let tallest = 0
       const from = line * plan.columns
       const sizes = maps.slice(from, from + plan.columns).map(map => boxIn(map, plan.w, plan.h, bounds))
-      const pitch = strip ? plan.w : Math.max(...sizes.map(size => size.w))
+      const named = maps.map(map => ruler.width(map.title))
+      const pitch = Math.min(plan.w, Math.max(...sizes.map(size => size.w), ...(strip ? named : [])))
       sizes.forEach(({ w, h }, i) => {
         const x = Math.round(left + i * (pitch + GAP))
         boxes.push({ x, y: y + title, w, h, line, column: i, slot: Math.floor(pitch) })

@@ -1,105 +1,39 @@
-// Draws a frame's maps on one canvas, and lets people point at, select and zoom into them. What is drawn are codes of
-// two bytes; a table of 65,536 colours per palette turns them into pixels, so a new picture costs one look-up per cell.
-const TOP = 65529
-const BELOW = 65531
-const MASKED = 65532
-const NO_KEY = 65533
-const NAN = 65534
-const INF = 65535
-const LABEL = 13 // px; the smallest text that a back row still reads once the browser is zoomed
-const GAP = 10
-const BAR = 74
+// The component: draws a frame's maps on one canvas and lets people point at, select and zoom into them. It follows its
+// group's live frames without a rerun of the page; the page hears of a selection only.
 const DRAG = 6
-const REST_MS = 45
-const SETTLE_MS = 160
-const LONGEST_LABEL = 96
+const REST_MS = 60
+const SETTLE_MS = 160 // before the page hears of a key press, and before a sharper picture is asked for
+const DOUBLE_MS = 300
+const RETRY_MS = 200
+const MOST_SIGNS = 3000
 
 const instances = new WeakMap()
-
-// ---- colours -------------------------------------------------------------------------------------------------------
-
-function rgb(colour, context) {
-  context.clearRect(0, 0, 1, 1)
-  context.fillStyle = "#888"
-  context.fillStyle = colour.trim()
-  context.fillRect(0, 0, 1, 1)
-  return [...context.getImageData(0, 0, 1, 1).data.slice(0, 3)]
-}
-
-const pack = ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0
-const mix = (a, b, share) => a.map((v, i) => Math.round(v + (b[i] - v) * share))
-
-// Streamlit hands its theme to components as variables; the ramps are the theme's own, so light and dark both read well.
-function readTheme(element) {
-  const style = getComputedStyle(element)
-  const probe = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true })
-  const colour = (name, other) => rgb(style.getPropertyValue(name) || other, probe)
-  const list = name => (style.getPropertyValue(name).match(/#[0-9a-f]{6}|rgba?\([^)]*\)/gi) ?? []).map(c => rgb(c, probe))
-  const background = colour("--st-background-color", "#fff")
-  const text = colour("--st-text-color", "#111")
-  const dark = background[0] + background[1] + background[2] < 384
-  const sequential = list("--st-chart-sequential-colors")
-  const diverging = list("--st-chart-diverging-colors")
-  const ramps = {
-    sequential: sequential.length > 1 ? sequential : [background, text],
-    diverging: diverging.length > 1 ? diverging : [[171, 84, 22], background, [37, 98, 161]],
-  }
-  const marks = {
-    [MASKED]: mix(background, text, dark ? 0.3 : 0.2),
-    [NO_KEY]: dark ? [196, 140, 20] : [240, 183, 64],
-    [NAN]: dark ? [255, 79, 190] : [206, 18, 140],
-    [INF]: dark ? [255, 255, 255] : [0, 0, 0],
-    [BELOW]: mix(ramps.sequential[0], text, 0.08),
-  }
-  return {
-    background: style.getPropertyValue("--st-background-color") || "#fff",
-    text: style.getPropertyValue("--st-text-color") || "#111",
-    primary: style.getPropertyValue("--st-primary-color") || "#06c",
-    font: style.getPropertyValue("--st-font") || "sans-serif",
-    ramps,
-    marks,
-    signature: [background, text, sequential, diverging].join("|") + style.getPropertyValue("--st-primary-color"),
-  }
-}
-
-function colourTable(ramp, marks) {
-  const table = new Uint32Array(65536)
-  const last = ramp.length - 1
-  for (let code = 0; code <= TOP; code++) {
-    const at = (code / TOP) * last
-    const low = Math.min(last - 1, Math.floor(at))
-    table[code] = pack(mix(ramp[low], ramp[low + 1], at - low))
-  }
-  for (const [code, colour] of Object.entries(marks)) table[code] = pack(colour)
-  return table
-}
-
-// ---- values and words ----------------------------------------------------------------------------------------------
 
 const fill = (sentence, fields) =>
   sentence.replace(/\{(\w+)\}/g, (whole, name) => (name in fields ? String(fields[name]) : whole))
 
-const visible = token => token.replaceAll("\t", "⇥").replaceAll("\n", "↵")
-
-function valueOf(map, code) {
-  const share = code / TOP
-  if (!map.log) return map.low + (map.high - map.low) * share
-  return 10 ** (Math.log10(map.low) + (Math.log10(map.high) - Math.log10(map.low)) * share)
+function element(kind, text, name) {
+  const made = document.createElement(kind)
+  made.textContent = text
+  if (name) made.className = name
+  return made
 }
 
-function short(value, digits = 3) {
-  if (value === 0) return "0"
-  const size = Math.abs(value)
-  return size >= 1e5 || size < 1e-3 ? value.toExponential(digits - 2) : String(Number(value.toPrecision(digits)))
+const shapeOf = ({ row_axis: r, col_axis: c }) => `${r.dim}${r.start}+${r.length}×${c.dim}${c.start}+${c.length}`
+const pooled = map => map.pool[0] * map.pool[1] > 1
+
+// The tokens that one drawn cell covers along an axis.
+function span(axis, pool, cell) {
+  const first = cell * pool
+  const last = Math.min(first + pool, axis.length) - 1
+  const names = axis.tokens ? [axis.tokens[first] ?? "", axis.tokens[last] ?? ""] : null
+  return { axis, first: axis.start + first, last: axis.start + last, names }
 }
 
-function niceStep(least) {
-  let step = 1
-  for (let i = 0; step < least; i++) step = [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3)
-  return step
+const one = (axis, index) => {
+  const name = axis.tokens?.[index - axis.start]
+  return { axis, first: index, last: index, names: name === undefined ? null : [name, name] }
 }
-
-// ---- the component -------------------------------------------------------------------------------------------------
 
 class Heatmap {
   constructor(root) {
@@ -108,199 +42,148 @@ class Heatmap {
     this.base = this.parts.base.getContext("2d", { alpha: false })
     this.over = this.parts.over.getContext("2d")
     this.maps = []
-    this.boxes = []
-    this.zooms = new Map() // "rows×cols of the axes" -> window in shares of the map
-    this.sharp = new Map() // map key -> the exact map of the zoomed window
+    this.slots = [] // a canvas per map, kept from frame to frame
+    this.zooms = new Map() // shape → window in tokens; maps of one shape zoom together
+    this.sharp = new Map() // map key → the exact part of a pooled map that fills the window
+    this.exact = new Map() // answers about this frame's cells
     this.frames = 0
     this.hover = null
+    this.redraw = () => {
+      this.ruler = null
+      this.draw()
+    }
     this.listen()
   }
 
-  render(component) {
-    const bytes = component.data instanceof Uint8Array ? component.data.slice().buffer : component.data
-    const frame = this.parsed(bytes)
+  // ---- what the page and the live route send ----
+
+  render({ data, setTriggerValue }) {
+    this.send = setTriggerValue
+    const bytes = data instanceof Uint8Array ? data : new Uint8Array(data)
+    const frame = this.parsed(bytes.byteLength === bytes.buffer.byteLength ? bytes.buffer : bytes.slice().buffer)
     if (!frame) return
     const { config } = frame.header
+    const fresh = config.run !== this.config?.run
     this.config = config
     this.words = config.words
-    this.send = component.setTriggerValue
-    if (this.group?.name !== config.group) this.join(globalThis.attnviz.group(config.group))
+    this.own = frame
+    this.join(globalThis.attnviz.group(config.group))
     this.group.configure(config)
-    if (!this.sending) this.group.select(config.selected ?? null)
+    // What the page has not heard of yet stands: an answer to an earlier click must not take it back.
+    if (config.seen >= (this.group.selectedAt ?? 0)) this.group.select(config.selected)
     this.parts.reset.textContent = this.words.reset_zoom
-    this.parts.stage.setAttribute("aria-description", config.picks === "map" ? "" : this.words.keys_help)
+    const { stage } = this.parts
+    if (this.words.keys_help && config.picks === "cell") stage.setAttribute("aria-description", this.words.keys_help)
+    this.root.dataset.picks = config.picks
     this.retheme()
-    if (!this.group.pending) this.take(frame)
-    else if (!this.maps.length) this.take(frame)
+    if (!this.maps.length || (fresh && !this.group.pending)) this.take(frame)
   }
 
-  parsed(bytes) {
+  join(group) {
+    if (this.group === group) return
+    this.leave()
+    this.group = group
+    this.offs = [
+      group.on("frame", frame => this.take(frame)),
+      group.on("settle", run => this.config.run >= run && this.take(this.own)),
+      group.on("select", () => this.reselect()),
+      group.on("problem", sentence => this.complain(sentence)),
+    ]
+    this.observer.observe(this.parts.stage)
+    document.fonts.addEventListener("loadingdone", this.redraw)
+  }
+
+  leave() {
+    this.offs?.forEach(off => off())
+    this.group = null
+    this.observer.disconnect()
+    document.fonts.removeEventListener("loadingdone", this.redraw)
+    for (const timer of [this.resting, this.sending, this.asking, this.sharpening]) clearTimeout(timer)
+  }
+
+  parsed(buffer) {
     try {
-      return globalThis.attnviz.parse(bytes)
+      return globalThis.attnviz.parse(buffer)
     } catch {
-      this.complain(this.words?.broken ?? "The picture did not arrive whole.")
+      this.complain(this.words?.broken)
       return null
     }
   }
 
-  join(group) {
-    this.off?.forEach(off => off())
-    this.group = group
-    this.off = [
-      group.on("frame", frame => this.take(frame)),
-      group.on("select", () => this.reselect()),
-      group.on("problem", sentence => this.complain(sentence)),
-    ]
-  }
-
-  leave() {
-    this.off?.forEach(off => off())
-    this.group = null
-    this.watcher?.disconnect()
-    this.watcher = null
-    clearTimeout(this.resting)
-    clearTimeout(this.sending)
-    this.sending = null
-  }
-
   complain(sentence) {
-    this.parts.problem.textContent = sentence ?? ""
+    this.parts.problem.textContent = this.config?.picks === "map" ? "" : (sentence ?? "")
   }
 
-  // A frame to draw: of the page's run or of the live route.
-  take(frame) {
-    const grid = frame.header.parts[this.config.part]
-    if (!grid) return
-    const maps = []
-    for (const map of grid.maps) {
-      const end = map.offset + 2 * map.rows * map.cols
-      if (end > frame.buffer.byteLength) return this.complain(this.words.broken)
-      maps.push({ ...map, codes: frame.payload(map.offset, map.rows * map.cols) })
+  // The maps of a frame with their codes; null when the frame does not hold what its header says.
+  read(frame, grid) {
+    const { tokens } = frame.header
+    const named = axis => ({ ...axis, tokens: axis.tokens === null ? null : tokens[axis.tokens] })
+    try {
+      return grid.maps.map(map => ({
+        ...map,
+        row_axis: named(map.row_axis),
+        col_axis: named(map.col_axis),
+        codes: frame.payload(map.offset, map.rows * map.cols),
+      }))
+    } catch {
+      return null
     }
-    if (frame.header.config === undefined) this.complain("")
+  }
+
+  take(frame) {
+    const grid = frame.header.parts?.[this.config.part]
+    if (!grid) return
+    const maps = this.read(frame, grid)
+    if (!maps) return this.complain(this.words.broken)
+    this.complain("")
     this.maps = maps
     this.grid = grid
     this.sharp.clear()
+    this.exact.clear()
+    for (const shape of this.zooms.keys()) if (!maps.some(map => shapeOf(map) === shape)) this.zooms.delete(shape)
     this.draw()
-    this.parts.caption.textContent = [grid.caption, this.poolLine()].filter(Boolean).join(" · ")
-    this.parts.stage.setAttribute("aria-label", grid.alt)
+    this.caption()
     this.root.dataset.params = JSON.stringify(frame.header.params)
     this.root.dataset.frame = String(++this.frames)
     this.sharpenSoon()
-    this.point()
+    if (this.hover) this.point()
     this.reselect()
   }
 
-  poolLine() {
-    const pooled = this.maps.find(map => map.pool[0] * map.pool[1] > 1)
-    if (!pooled || this.config.layout === "strip") return ""
-    const word = this.words[pooled.reduce === "max" ? "pooled_max" : "pooled_mean"]
-    return fill(word, { rows: pooled.pool[0], cols: pooled.pool[1] })
-  }
-
-  retheme() {
-    const theme = readTheme(this.root)
-    if (theme.signature === this.theme?.signature) return
-    this.theme = theme
-    this.tables = {
-      sequential: colourTable(theme.ramps.sequential, theme.marks),
-      diverging: colourTable(theme.ramps.diverging, theme.marks),
+  caption() {
+    const lines = [this.grid.caption]
+    const map = this.maps.find(pooled)
+    if (map && !this.strip) {
+      const word = this.words[map.reduce === "max" ? "pooled_max" : "pooled_mean"]
+      lines.push(fill(word, { rows: map.pool[0], cols: map.pool[1] }))
     }
-    if (this.maps.length) {
-      this.draw()
-      this.mark()
-    }
+    if (!this.maps.length) lines.push(this.words.empty)
+    this.parts.caption.textContent = lines.filter(Boolean).join(" · ")
+    this.parts.stage.setAttribute("aria-label", this.grid.alt || this.parts.caption.textContent)
   }
 
-  // ---- layout: where each map stands, in CSS pixels ----
-
-  arrange() {
-    const width = Math.max(120, this.parts.stage.clientWidth)
-    const strip = this.config.layout === "strip"
-    const single = this.maps.length === 1 && !strip
-    const bar = strip ? 0 : BAR
-    const font = `${LABEL}px ${this.theme.font}`
-    this.base.font = font
-    const left = strip ? 0 : single ? this.rowLabelWidth(this.maps[0]) + LABEL + 10 : LABEL + 8
-    const titles = LABEL + 7
-    const room = { width: width - left - bar, height: this.config.height }
-    const bottom = strip ? 0 : single ? this.colLabelHeight(this.maps[0], room.width) + LABEL + 10 : LABEL + 8
-    room.height -= bottom
-    const { columns, w, h } = this.pack(room, titles, strip)
-    const rows = Math.ceil(this.maps.length / columns)
-    this.boxes = this.maps.map((map, index) => ({
-      x: left + (index % columns) * (w + GAP),
-      y: titles + Math.floor(index / columns) * (h + titles + GAP / 2),
-      w,
-      h,
-    }))
-    const inner = { w: columns * w + (columns - 1) * GAP, h: rows * (h + titles) + (rows - 1) * (GAP / 2) }
-    this.frameBox = { left, top: titles, right: left + inner.w, bottom: inner.h, height: inner.h + bottom, width }
-    this.single = single
-  }
-
-  // The number of columns that makes the maps largest, and the size of one.
-  pack(room, titles, strip) {
-    const count = this.maps.length
-    const shape = map => (map.row_axis.length / map.col_axis.length)
-    const aspect = strip || count === 0 ? 1 : Math.min(2.5, Math.max(0.3, shape(this.maps[0])))
-    let best = { columns: 1, w: 0, h: 0 }
-    for (let columns = 1; columns <= count; columns++) {
-      const rows = Math.ceil(count / columns)
-      const w = (room.width - (columns - 1) * GAP) / columns
-      const h = (room.height - rows * titles - (rows - 1) * (GAP / 2)) / rows
-      const fit = Math.max(8, Math.floor(Math.min(w, h / aspect)))
-      if (fit > best.w) best = { columns, w: fit, h: Math.max(8, Math.floor(fit * aspect)) }
-    }
-    return best
-  }
-
-  label(axis, index) {
-    return axis.tokens ? visible(axis.tokens[index] ?? "") : String(axis.start + index)
-  }
-
-  measured(text) {
-    return this.base.measureText(text).width
-  }
-
-  widest(axis, step) {
-    let most = 0
-    for (let i = 0; i < axis.length; i += step) most = Math.max(most, this.measured(this.label(axis, i)))
-    return Math.min(LONGEST_LABEL, most)
-  }
-
-  rowLabelWidth(map) {
-    return this.widest(map.row_axis, Math.max(1, Math.floor(map.row_axis.length / 64)))
-  }
-
-  colLabelHeight(map, width) {
-    const axis = map.col_axis
-    const most = this.widest(axis, Math.max(1, Math.floor(axis.length / 64)))
-    const cell = width / axis.length
-    this.turned = axis.tokens !== null && most + 6 > cell
-    return this.turned ? most + 4 : LABEL + 4
-  }
-
-  // The part of a map on screen, as shares of it; maps of one shape zoom together.
-  shapeKey(map) {
-    return `${map.row_axis.dim}${map.row_axis.length}×${map.col_axis.dim}${map.col_axis.length}`
-  }
-
-  window(map) {
-    return this.zooms.get(this.shapeKey(map)) ?? { top: 0, bottom: map.rows, left: 0, right: map.cols }
-  }
-
-  // What stands in a map's box: the map or its sharper part, and the window of its cells.
-  source(map) {
-    const sharp = this.sharp.get(map.key)
-    if (sharp) return { map: sharp, top: 0, bottom: sharp.rows, left: 0, right: sharp.cols }
-    return { map, ...this.window(map) }
+  get strip() {
+    return this.config.layout === "strip"
   }
 
   // ---- drawing ----
 
-  size(canvas, width, height) {
-    const ratio = devicePixelRatio || 1
+  retheme() {
+    const raw = rawTheme(this.root)
+    const signature = JSON.stringify(raw)
+    if (signature === this.signature) return
+    this.signature = signature
+    this.theme = readTheme(raw)
+    this.tables = {
+      sequential: colourTable(this.theme.ramps.sequential, this.theme.marks),
+      diverging: colourTable(this.theme.ramps.diverging, this.theme.marks),
+    }
+    this.sharp.forEach(part => (part.table = undefined))
+    this.patterns = null
+    this.redraw()
+  }
+
+  size(canvas, width, height, ratio) {
     const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)]
     if (canvas.width !== w || canvas.height !== h) {
       canvas.width = w
@@ -312,180 +195,258 @@ class Heatmap {
   }
 
   draw() {
-    if (!this.theme || !this.maps.length) return
-    this.arrange()
-    const { width, height } = this.frameBox
-    this.size(this.parts.base, width, height)
-    this.size(this.parts.over, width, height)
-    this.parts.stage.style.height = `${height}px`
+    if (!this.theme || !this.grid) return
+    const { stage } = this.parts
+    const width = Math.max(60, stage.clientWidth)
+    const ratio = devicePixelRatio || 1
+    const em = Math.max(13, 0.8125 * this.theme.em) * (this.config.scale ?? 1)
+    this.ruler ??= new Ruler(this.base, `${em}px ${this.theme.font}`)
+    if (this.ratio !== ratio) this.patterns = null
+    Object.assign(this, { ratio, em, width, labels: [] })
+    this.layout = this.maps.length
+      ? arrange({ maps: this.maps, width, height: this.config.height, em, ruler: this.ruler, strip: this.strip })
+      : { boxes: [], height: 0, frame: { right: width, top: 0 } }
+    const { boxes, height } = this.layout
+    this.size(this.parts.base, width, height, ratio)
+    this.size(this.parts.over, width, height, ratio)
+    stage.style.height = `${height}px`
     const { base } = this
-    base.fillStyle = this.theme.background
+    base.fillStyle = css(this.theme.background)
     base.fillRect(0, 0, width, height)
-    this.labels = []
-    this.maps.forEach((map, index) => this.drawMap(map, this.boxes[index]))
-    if (this.config.layout !== "strip") {
+    const fits = this.maps.every((map, i) => this.ruler.width(map.title) <= boxes[i].slot)
+    const titles = this.maps.map(map => map.title)
+    this.titles = fits ? titles : shortTitles(titles)
+    this.maps.forEach((map, i) => this.drawMap(map, boxes[i], i))
+    if (!this.strip && this.maps.length) {
       this.drawAxisTitles()
       this.drawBar()
     }
     this.drawLegend()
     this.parts.reset.hidden = this.zooms.size === 0
-    this.root.attnvizLayout = { maps: this.boxes.map((b, i) => ({ key: this.maps[i].key, ...b })), labels: this.labels }
+    this.root.dataset.zoomed = String(this.zooms.size > 0)
+    this.root.attnvizLayout = {
+      maps: boxes.map(({ x, y, w, h }, i) => ({ key: this.maps[i].key, x, y, w, h })),
+      labels: this.labels,
+    }
+    this.mark()
   }
 
-  drawMap(map, box) {
+  // The window on a map in tokens, absolute.
+  window(map) {
+    const { row_axis: r, col_axis: c } = map
+    const whole = { top: r.start, bottom: r.start + r.length, left: c.start, right: c.start + c.length }
+    return this.zooms.get(shapeOf(map)) ?? whole
+  }
+
+  // What stands in a map's box: the map or its exact part, and the window in cells of it.
+  source(map) {
+    const shown = this.sharp.get(map.key) ?? map
+    const { top, bottom, left, right } = this.window(map)
+    const row = index => (index - shown.row_axis.start) / shown.pool[0]
+    const col = index => (index - shown.col_axis.start) / shown.pool[1]
+    return { shown, top: row(top), bottom: row(bottom), left: col(left), right: col(right) }
+  }
+
+  drawMap(map, box, i) {
+    const { base, ratio, theme } = this
+    const { shown, ...view } = this.source(map)
+    const device = v => Math.round(v * ratio)
+    const [x, y] = [device(box.x), device(box.y)]
+    const [w, h] = [device(box.x + box.w) - x, device(box.y + box.h) - y]
+    shown.table ??= shown === map ? this.tables[map.palette] : translatedTable(this.tables[map.palette], shown, map)
+    const table = shown === map ? this.tables[map.palette] : shown.table
+    this.slots[i] ??= {}
+    const from = paint(this.slots[i], shown, view, { w, h }, table)
+    base.setTransform(1, 0, 0, 1, 0, 0)
+    if (map.masked || map.no_key) this.drawHatches(shown, view, { x, y, w, h })
+    base.imageSmoothingEnabled = false
+    base.drawImage(from.canvas, from.x, from.y, from.w, from.h, x, y, w, h)
+    base.setTransform(ratio, 0, 0, ratio, 0, 0)
+    if (map.nan || map.inf) this.drawSigns(shown, view, box)
+    const chosen = this.config.chosen === map.key
+    base.strokeStyle = css(chosen ? theme.primary : theme.line)
+    base.lineWidth = chosen ? 2 : 1
+    const edge = chosen ? 1 : 0.5
+    base.strokeRect(box.x - edge, box.y - edge, box.w + 2 * edge, box.h + 2 * edge)
+    this.drawTitle(map, box, i, chosen)
+    if (this.layout.labels) this.drawLabels(map, box)
+  }
+
+  drawHatches(shown, view, { x, y, w, h }) {
     const { base } = this
-    const { map: shown, top, bottom, left, right } = this.source(map)
-    const picture = this.paint(shown)
-    const shrinking = right - left > box.w * devicePixelRatio || bottom - top > box.h * devicePixelRatio
-    base.imageSmoothingEnabled = shrinking
-    base.drawImage(picture, left, top, right - left, bottom - top, box.x, box.y, box.w, box.h)
-    base.strokeStyle = `color-mix(in srgb, ${this.theme.text} 45%, transparent)`
-    base.lineWidth = 1
-    base.strokeRect(box.x - 0.5, box.y - 0.5, box.w + 1, box.h + 1)
-    this.text(map.title, box.x, box.y - 6, { most: box.w, bold: this.config.chosen === map.key })
-    if (this.config.layout === "strip") return
-    if (this.single || box.w >= 170) this.drawTicks(map, box)
+    this.patterns ??= Object.fromEntries(
+      Object.entries(this.theme.hatches).map(([code, look]) => [code, hatching(base, look, this.ratio)]),
+    )
+    base.fillStyle = this.patterns[MASKED]
+    base.fillRect(x, y, w, h)
+    base.fillStyle = this.patterns[NO_KEY]
+    const tall = h / (view.bottom - view.top)
+    const column = Math.floor(view.left)
+    for (let r = Math.floor(view.top); r < view.bottom; r++) {
+      if (shown.codes[r * shown.cols + column] !== NO_KEY) continue
+      const from = Math.max(0, Math.round((r - view.top) * tall))
+      base.fillRect(x, y + from, w, Math.min(h, Math.round((r + 1 - view.top) * tall)) - from)
+    }
   }
 
-  // Codes to pixels, on a canvas of the map's own size.
-  paint(map) {
-    map.canvas ??= new OffscreenCanvas(map.cols, map.rows)
-    if (map.painted === this.theme) return map.canvas
-    const context = map.canvas.getContext("2d")
-    const image = context.createImageData(map.cols, map.rows)
-    const pixels = new Uint32Array(image.data.buffer)
-    const table = this.tables[map.palette]
-    const { codes } = map
-    for (let i = 0; i < pixels.length; i++) pixels[i] = table[codes[i]]
-    context.putImageData(image, 0, 0)
-    map.painted = this.theme
-    return map.canvas
-  }
-
-  text(words, x, y, { align = "left", baseline = "alphabetic", most = Infinity, bold = false, turn = 0, note } = {}) {
+  // Cells that hold no number carry a sign as well as a colour, where there is room.
+  drawSigns(shown, view, box) {
+    const wide = box.w / (view.right - view.left)
+    const tall = box.h / (view.bottom - view.top)
+    const size = Math.min(wide, tall)
+    if (size < 7) return
     const { base } = this
-    base.font = `${bold ? "bold " : ""}${LABEL}px ${this.theme.font}`
-    base.fillStyle = this.theme.text
+    base.strokeStyle = css(this.theme.background)
+    base.lineWidth = Math.max(1, size / 12)
+    let left = MOST_SIGNS
+    for (let r = Math.floor(view.top); r < view.bottom; r++) {
+      for (let c = Math.floor(view.left); c < view.right; c++) {
+        const code = shown.codes[r * shown.cols + c]
+        if (code < NAN || !left--) continue
+        const [x, y] = [box.x + (c + 0.5 - view.left) * wide, box.y + (r + 0.5 - view.top) * tall]
+        sign(base, code, x, y, size * 0.28)
+      }
+    }
+  }
+
+  text(words, x, y, { align = "left", baseline = "alphabetic", most = Infinity, bold, colour, turn = 0, note } = {}) {
+    const { base } = this
+    const fitted = most === Infinity ? words : this.ruler.fit(words, most)
+    base.font = `${bold ? "600 " : ""}${this.ruler.font}`
+    base.fillStyle = css(colour ?? this.theme.text)
     base.textAlign = align
     base.textBaseline = baseline
-    const fitted = this.fitted(words, most)
-    base.save()
-    base.translate(x, y)
-    if (turn) base.rotate(turn)
-    base.fillText(fitted, 0, 0)
-    base.restore()
-    if (note) this.labels.push({ ...note, text: fitted, length: this.measured(fitted), x, y, turned: turn !== 0 })
-    return fitted
+    if (turn) {
+      base.save()
+      base.translate(x, y)
+      base.rotate(turn)
+      base.fillText(fitted, 0, 0)
+      base.restore()
+    } else base.fillText(fitted, x, y)
+    if (note && fitted) this.note(note, fitted, x, y, align, baseline, turn)
   }
 
-  fitted(words, most) {
-    if (this.measured(words) <= most) return words
-    const glyphs = [...words]
-    while (glyphs.length > 1 && this.measured(`${glyphs.join("")}…`) > most) glyphs.pop()
-    return this.measured(`${glyphs.join("")}…`) <= most ? `${glyphs.join("")}…` : ""
+  // Where a label stands, for whoever wants to know whether any two overlap.
+  note(what, text, x, y, align, baseline, turn) {
+    const long = this.ruler.width(text)
+    const lead = { left: 0, center: long / 2, right: long }[align]
+    const rise = { middle: this.em / 2, top: 0, bottom: this.em, alphabetic: 0.8 * this.em }[baseline]
+    const rect = turn
+      ? { x: x - rise, y: y - (long - lead), w: this.em, h: long }
+      : { x: x - lead, y: y - rise, w: long, h: this.em }
+    this.labels.push({ ...what, text, turned: turn !== 0, ...rect })
   }
 
-  drawTicks(map, box) {
-    const { map: shown, top, bottom, left, right } = this.source(map)
-    const spot = (axis, pool, from, to, length) => {
-      // Positions in tokens, whatever the pooling, so that labels keep their place when a sharper map comes in.
-      const first = from * pool
-      const last = Math.min(axis.length, to * pool)
-      return { first, last, size: length / (last - first) }
-    }
-    const rows = spot(shown.row_axis, shown.pool[0], top, bottom, box.h)
-    const cols = spot(shown.col_axis, shown.pool[1], left, right, box.w)
-    const { row_axis: rowAxis, col_axis: colAxis } = shown
-    const tokens = this.single
-    const rowStep = niceStep((LABEL + 2) / rows.size)
-    const room = tokens ? box.x - LABEL - 12 : 0
-    if (tokens) {
-      for (let i = Math.ceil(rows.first / rowStep) * rowStep; i < rows.last; i += rowStep) {
-        const y = box.y + (i - rows.first + 0.5) * rows.size
-        this.text(this.label(rowAxis, i), box.x - 5, y, {
-          align: "right", baseline: "middle", most: room, note: { axis: "row", index: rowAxis.start + i },
-        })
+  drawTitle(map, box, i, bold) {
+    const { theme, ruler } = this
+    const y = box.y - 0.45 * this.em
+    this.text(this.titles[i], box.x, y, { most: box.slot, bold, note: { axis: "title", index: map.key } })
+    if (this.strip || !this.ownRanges) return
+    const range = `${short(map.low, 2)} – ${short(map.high, 2)}`
+    const room = box.w - ruler.width(this.titles[i]) - this.em
+    if (ruler.width(range) <= room) this.text(range, box.x + box.w, y, { align: "right", colour: theme.muted })
+  }
+
+  get ownRanges() {
+    return this.maps.some(map => map.low !== this.maps[0].low || map.high !== this.maps[0].high)
+  }
+
+  drawLabels(map, box) {
+    const { ruler, em } = this
+    const { frame, turned: room } = this.layout
+    const { row_axis: rows, col_axis: cols } = map
+    const { top, bottom, left, right } = this.window(map)
+    const tall = box.h / (bottom - top)
+    const wide = box.w / (right - left)
+    if (box.column === 0) {
+      const { step } = labelPlan(ruler, rows, tall, em, false)
+      for (let i = Math.ceil(top / step) * step; i < bottom; i += step) {
+        this.text(nameOf(rows, i), box.x - 5, box.y + (i + 0.5 - top) * tall, {
+          align: "right", baseline: "middle", most: frame.side - 7, note: { axis: "row", index: i },
+        }) // prettier-ignore
       }
-      const width = this.turned ? LABEL + 2 : this.widest(colAxis, Math.max(1, Math.floor(colAxis.length / 64))) + 8
-      const colStep = niceStep(width / cols.size)
-      for (let i = Math.ceil(cols.first / colStep) * colStep; i < cols.last; i += colStep) {
-        const x = box.x + (i - cols.first + 0.5) * cols.size
-        this.text(this.label(colAxis, i), x, box.y + box.h + 5, {
-          align: this.turned ? "right" : "center",
-          baseline: this.turned ? "middle" : "top",
-          turn: this.turned ? -Math.PI / 2 : 0,
-          most: this.turned ? LONGEST_LABEL : Infinity,
-          note: { axis: "col", index: colAxis.start + i },
-        })
+    }
+    if (!box.lowest) return
+    const { step, turned } = labelPlan(ruler, cols, wide, em, true)
+    for (let i = Math.ceil(left / step) * step; i < right; i += step) {
+      const x = box.x + (i + 0.5 - left) * wide
+      const note = { axis: "col", index: i, map: map.key }
+      if (turned && room) {
+        const most = frame.foot - 8
+        this.text(nameOf(cols, i), x, box.y + box.h + 6, { align: "right", baseline: "middle", turn: -Math.PI / 2, most, note })
+      } else {
+        const most = step * wide - 4
+        const half = Math.min(most, ruler.width(nameOf(cols, i))) / 2
+        const inside = Math.min(Math.max(x, half + 1), this.width - half - 1)
+        this.text(nameOf(cols, i), inside, box.y + box.h + 5, { align: "center", baseline: "top", most, note })
       }
     }
   }
 
   drawAxisTitles() {
-    const { left, top, right, bottom, height } = this.frameBox
-    const [map] = this.maps
-    const middle = (top + bottom) / 2
-    this.text(map.row_axis.label, LABEL / 2 + 2, middle, { align: "center", baseline: "middle", turn: -Math.PI / 2 })
-    this.text(map.col_axis.label, (left + right) / 2, height - 3, { align: "center", baseline: "bottom" })
+    const { left, top, right, bottom, axis, foot } = this.layout.frame
+    const [{ row_axis: rows, col_axis: cols }] = this.maps
+    const look = { align: "center", baseline: "middle", colour: this.theme.muted }
+    this.text(rows.label, axis / 2, (top + bottom) / 2, { ...look, turn: -Math.PI / 2, most: bottom - top })
+    this.text(cols.label, (left + right) / 2, bottom + foot + axis / 2, { ...look, most: right - left })
   }
 
   drawBar() {
-    const { base } = this
-    const { right, top, bottom } = this.frameBox
+    const { base, em } = this
+    const { left, top, right, bottom, axis, foot, narrow } = this.layout.frame
     const [map] = this.maps
-    const own = this.maps.some(other => other.low !== map.low || other.high !== map.high)
-    const x = right + 14
-    const [y, h] = [top, Math.max(40, bottom - top)]
+    const box = narrow
+      ? { x: left, y: bottom + foot + axis + em * 0.4, w: Math.max(60, right - left), h: BAR }
+      : { x: right + 16, y: top, w: BAR, h: Math.max(40, bottom - top) }
+    const along = narrow ? [box.x, 0, box.x + box.w, 0] : [0, box.y + box.h, 0, box.y]
     const ramp = this.theme.ramps[map.palette]
-    const gradient = base.createLinearGradient(0, y + h, 0, y)
-    ramp.forEach((colour, i) => gradient.addColorStop(i / (ramp.length - 1), `rgb(${colour.join()})`))
+    const gradient = base.createLinearGradient(...along)
+    ramp.forEach((colour, i) => gradient.addColorStop(i / (ramp.length - 1), css(colour)))
     base.fillStyle = gradient
-    base.fillRect(x, y, 14, h)
-    base.strokeStyle = `color-mix(in srgb, ${this.theme.text} 45%, transparent)`
-    base.strokeRect(x - 0.5, y - 0.5, 15, h + 1)
-    const ticks = own ? [[0, this.words.lowest], [0.5, this.words.own_range], [1, this.words.highest]] : this.barTicks(map, h)
+    base.fillRect(box.x, box.y, box.w, box.h)
+    base.strokeStyle = css(this.theme.line)
+    base.lineWidth = 1
+    base.strokeRect(box.x - 0.5, box.y - 0.5, box.w + 1, box.h + 1)
+    const { lowest, own_range: own, highest } = this.words
+    const length = narrow ? box.w : box.h
+    const room = narrow ? em * 4.5 : em * 2.6
+    const ticks = this.ownRanges ? [[0, lowest], [0.5, own], [1, highest]] : barTicks(map, length, room)
     for (const [share, words] of ticks) {
-      const at = Math.min(y + h - 6, Math.max(y + 6, y + h * (1 - share)))
-      this.text(words, x + 19, at, { baseline: "middle", most: BAR - 34, note: { axis: "bar", index: share } })
+      const note = { axis: "bar", index: share }
+      if (narrow) {
+        const align = share === 0 ? "left" : share === 1 ? "right" : "center"
+        this.text(words, box.x + share * box.w, box.y + BAR + 5, { align, baseline: "top", note })
+      } else {
+        const y = Math.min(box.y + box.h - em / 2, Math.max(box.y + em / 2, box.y + box.h * (1 - share)))
+        this.text(words, box.x + BAR + 5, y, { baseline: "middle", most: this.width - box.x - BAR - 5, note })
+      }
     }
-  }
-
-  barTicks(map, height) {
-    const span = map.high - map.low
-    if (!(span > 0)) return [[0.5, short(map.low)]]
-    if (map.log) {
-      const [first, last] = [Math.log10(map.low), Math.log10(map.high)]
-      const every = Math.max(1, Math.ceil(((last - first) * 22) / height))
-      const ticks = []
-      for (let d = Math.ceil(first); d <= last; d += every) ticks.push([(d - first) / (last - first), `1e${d}`])
-      return ticks.length > 1 ? ticks : [[0, short(map.low)], [1, short(map.high)]]
-    }
-    return [0, 0.25, 0.5, 0.75, 1].map(share => [share, short(map.low + span * share)])
   }
 
   drawLegend() {
-    const there = new Set()
-    for (const map of this.maps) {
-      if (map.masked) there.add(MASKED)
-      if (map.no_key) there.add(NO_KEY)
-      if (map.nan) there.add(NAN)
-      if (map.inf) there.add(INF)
-      if (map.below) there.add(BELOW)
-    }
-    if (this.config.layout === "strip") there.clear()
-    const names = { [MASKED]: "masked", [NO_KEY]: "no_key", [NAN]: "nan", [INF]: "inf", [BELOW]: "below" }
+    const codes = this.strip ? [] : Object.keys(MARKS).filter(code => this.maps.some(map => map[MARKS[code]]))
+    const signature = codes.join() + this.signature + JSON.stringify(this.words)
+    if (signature === this.legend) return
+    this.legend = signature
     this.parts.legend.replaceChildren(
-      ...[...there].map(code => {
-        const entry = document.createElement("span")
-        const swatch = document.createElement("i")
-        swatch.style.background = `rgb(${this.theme.marks[code].join()})`
-        entry.append(swatch, this.words[names[code]])
+      ...codes.map(code => {
+        const entry = element("span", "")
+        const swatch = document.createElement("canvas")
+        this.size(swatch, 18, 14, this.ratio)
+        const draw = swatch.getContext("2d")
+        const hatch = this.theme.hatches[code]
+        draw.fillStyle = hatch ? hatching(draw, hatch, this.ratio) : css(this.theme.marks[code])
+        draw.fillRect(0, 0, 18, 14)
+        draw.strokeStyle = css(this.theme.background)
+        draw.lineWidth = 1.5
+        sign(draw, Number(code), 9, 7, 4)
+        entry.append(swatch, this.words[MARKS[code]])
         return entry
       }),
     )
   }
 
-  // ---- pointing, selecting, zooming ----
+  // ---- pointing ----
 
   listen() {
     const { stage, reset } = this.parts
@@ -494,36 +455,13 @@ class Heatmap {
     stage.addEventListener("pointerdown", event => this.press(event))
     stage.addEventListener("pointerup", event => this.lift(event))
     stage.addEventListener("pointercancel", () => this.dropBand())
-    stage.addEventListener("dblclick", () => this.unzoom())
+    stage.addEventListener("dblclick", () => this.doubled())
     stage.addEventListener("keydown", event => this.key(event))
+    reset.addEventListener("pointerdown", event => event.stopPropagation())
     reset.addEventListener("click", () => this.unzoom())
     this.observer = new ResizeObserver(() => {
-      if (this.parts.stage.clientWidth !== this.frameBox?.width) {
-        this.draw()
-        this.mark()
-      }
+      if (this.parts.stage.clientWidth !== this.width || devicePixelRatio !== this.ratio) this.draw()
     })
-    this.observer.observe(stage)
-  }
-
-  // The cell under a point: its map, box, indices of the drawn cell, and the tokens it stands for.
-  at(x, y) {
-    const index = this.boxes.findIndex(b => x >= b.x && x < b.x + b.w && y >= b.y && y < b.y + b.h)
-    if (index < 0) return null
-    const [map, box] = [this.maps[index], this.boxes[index]]
-    const { map: shown, top, bottom, left, right } = this.source(map)
-    const r = Math.min(bottom - 1, Math.floor(top + ((y - box.y) / box.h) * (bottom - top)))
-    const c = Math.min(right - 1, Math.floor(left + ((x - box.x) / box.w) * (right - left)))
-    const code = shown.codes[r * shown.cols + c]
-    const row = this.span(shown.row_axis, shown.pool[0], r)
-    const col = this.span(shown.col_axis, shown.pool[1], c)
-    return { map, shown, box, r, c, code, row, col }
-  }
-
-  span(axis, pool, cell) {
-    const first = cell * pool
-    const count = Math.min(pool, axis.length - first)
-    return { axis, first: axis.start + first, last: axis.start + first + count - 1, token: axis.tokens?.[first] ?? null }
   }
 
   place(event) {
@@ -531,14 +469,30 @@ class Heatmap {
     return [event.clientX - box.left, event.clientY - box.top]
   }
 
+  // The cell under a point.
+  at(x, y) {
+    const boxes = this.layout?.boxes ?? []
+    const i = boxes.findIndex(b => x >= b.x && x < b.x + b.w && y >= b.y && y < b.y + b.h)
+    if (i < 0 || !this.maps[i]) return null
+    const [map, box] = [this.maps[i], boxes[i]]
+    const { shown, top, bottom, left, right } = this.source(map)
+    const r = Math.min(shown.rows - 1, Math.floor(top + ((y - box.y) / box.h) * (bottom - top)))
+    const c = Math.min(shown.cols - 1, Math.floor(left + ((x - box.x) / box.w) * (right - left)))
+    return this.cell(map, shown, r, c)
+  }
+
+  cell(map, shown, r, c) {
+    const row = span(shown.row_axis, shown.pool[0], r)
+    const col = span(shown.col_axis, shown.pool[1], c)
+    return { map, shown, r, c, row, col, code: shown.codes[r * shown.cols + c] }
+  }
+
   move(event) {
     const [x, y] = this.place(event)
     if (this.band) {
       this.band.to = [x, y]
-      if (Math.hypot(x - this.band.from[0], y - this.band.from[1]) > DRAG && event.pointerType !== "touch") {
-        this.band.moved = true
-      }
-      if (this.band.moved) {
+      if (Math.hypot(x - this.band.from[0], y - this.band.from[1]) > DRAG) this.band.moved = true
+      if (this.band.moved && this.band.zooms) {
         this.hideTip()
         return this.mark()
       }
@@ -559,73 +513,88 @@ class Heatmap {
     this.parts.tip.hidden = true
   }
 
-  // Show what is under the pointer at once, and its exact value once the pointer rests.
+  // Show what is under the pointer at once, and its exact value when the pointer rests.
   point() {
-    if (!this.hover) return
     clearTimeout(this.resting)
     const cell = this.at(...this.hover)
     this.mark()
     if (!cell) return this.hideTip()
-    this.tip(cell, this.spoken(cell))
-    if (cell.code <= BELOW && this.exact(cell)) {
-      this.resting = setTimeout(async () => {
-        const got = await this.group?.cell(this.config.part, cell.map.key, cell.row.first, cell.col.first)
-        const now = this.hover && this.at(...this.hover)
-        if (got?.value && now?.map === cell.map && now.r === cell.r && now.c === cell.c) this.tip(cell, got.value, true)
-      }, REST_MS)
-    }
+    const known = this.exact.get(this.question(cell.map, cell.row.first, cell.col.first))
+    if (pooled(cell.shown) || cell.code > BELOW) return this.tip(cell, this.spoken(cell))
+    this.tip(cell, known ?? this.spoken(cell), known !== undefined)
+    if (known !== undefined) return
+    this.resting = setTimeout(async () => {
+      const value = await this.ask(cell.map, cell.row.first, cell.col.first)
+      const now = this.hover && this.at(...this.hover)
+      if (value && now && now.map === cell.map && now.r === cell.r && now.c === cell.c) this.tip(cell, value, true)
+    }, REST_MS)
   }
 
-  exact(cell) {
-    return cell.shown.pool[0] * cell.shown.pool[1] === 1
+  question(map, row, col) {
+    return `${map.key} ${row} ${col}`
+  }
+
+  // The exact value of one cell as text; null when it cannot be had now.
+  async ask(map, row, col) {
+    const question = this.question(map, row, col)
+    const { exact, frames } = this
+    if (exact.has(question)) return exact.get(question)
+    const got = await this.group?.cell(this.config.part, map.key, row, col)
+    if (!got || this.frames !== frames) return null
+    const value = String(got.value) || this.words[got.state === 2 ? "no_key" : "masked"]
+    exact.set(question, value)
+    return value
   }
 
   spoken({ shown, code, row }) {
-    if (code === MASKED) return this.words.masked
     if (code === NO_KEY) return fill(this.words.no_key_row, { row: row.first })
-    if (code === NAN) return "NaN"
-    if (code === INF) return this.words.inf
-    if (code === BELOW) return this.words.below
-    return short(valueOf(shown, code), 4)
+    if (code in MARKS) return this.words[MARKS[code]]
+    return `≈ ${spelled(shown, code)}`
   }
 
-  name({ axis, first, last, token }) {
-    const place = first === last ? first : `${first}–${last}`
-    return token === null || first !== last ? `${axis.label} ${place}` : `${axis.label} ${place}  “${visible(token)}”`
+  // "query 3 “the”", or the range that a pooled cell covers; a token is kept apart so that its direction cannot leak.
+  located(part) {
+    const { axis, first, last, names } = part
+    const line = element("div", `${axis.label} ${first === last ? first : `${first}–${last}`}`)
+    if (names) {
+      const words = first === last ? `“${visible(names[0])}”` : `“${visible(names[0])}” … “${visible(names[1])}”`
+      line.append(" ", element("bdi", words))
+    }
+    return line
+  }
+
+  reduced(cell) {
+    const count = (cell.row.last - cell.row.first + 1) * (cell.col.last - cell.col.first + 1)
+    return fill(this.words[cell.shown.reduce === "max" ? "max_of" : "mean_of"], { count })
   }
 
   tip(cell, value, exact = false) {
     const { tip, stage } = this.parts
-    const lines = [cell.map.title, this.name(cell.row), this.name(cell.col)]
-    const parts = lines.map(line => {
-      const element = document.createElement("div")
-      element.textContent = line
-      return element
-    })
-    const strong = document.createElement("strong")
-    strong.textContent = value
-    if (exact) strong.dataset.exact = "true"
-    parts.push(strong)
-    if (!this.exact(cell) && cell.code <= TOP) {
-      const note = document.createElement("div")
-      const count = (cell.row.last - cell.row.first + 1) * (cell.col.last - cell.col.first + 1)
-      note.textContent = fill(this.words[cell.shown.reduce === "max" ? "max_of" : "mean_of"], { count })
-      parts.push(note)
-    }
-    tip.replaceChildren(...parts)
+    const strong = element("strong", value)
+    strong.dataset.exact = String(exact)
+    const lines = [element("div", cell.map.title, "note"), this.located(cell.row), this.located(cell.col), strong]
+    if (pooled(cell.shown) && cell.code <= TOP) lines.push(element("div", this.reduced(cell), "note"))
+    lines.push(element("div", this.words.from_zero, "note"))
+    tip.replaceChildren(...lines)
     tip.hidden = false
-    const [x, y] = this.hover ?? [cell.box.x, cell.box.y]
-    const beside = x + 16 + tip.offsetWidth <= stage.clientWidth ? x + 16 : Math.max(0, x - 16 - tip.offsetWidth)
-    tip.style.left = `${beside}px`
-    tip.style.top = `${Math.max(0, Math.min(y + 16, stage.clientHeight - tip.offsetHeight))}px`
+    const [x, y] = this.hover ?? [0, 0]
+    const [w, h] = [tip.offsetWidth, tip.offsetHeight]
+    const right = x + 18 + w <= stage.clientWidth
+    tip.style.left = `${right ? x + 18 : Math.max(0, x - 18 - w)}px`
+    tip.style.top = `${Math.max(0, y + 18 + h <= stage.clientHeight ? y + 18 : y - 18 - h)}px`
   }
 
+  // ---- selecting ----
+
   press(event) {
-    if (event.button !== 0) return
+    if (event.button !== 0 || !event.isPrimary) return
     const [x, y] = this.place(event)
     const cell = this.at(x, y)
-    this.band = cell && { from: [x, y], to: [x, y], box: cell.box, map: cell.map, moved: false }
-    if (cell && event.pointerType !== "touch") this.parts.stage.setPointerCapture(event.pointerId)
+    if (!cell) return
+    const box = this.layout.boxes[this.maps.indexOf(cell.map)]
+    const zooms = event.pointerType !== "touch" && this.config.picks === "cell"
+    this.band = { from: [x, y], to: [x, y], box, map: cell.map, zooms, moved: false }
+    if (zooms) this.parts.stage.setPointerCapture(event.pointerId)
   }
 
   dropBand() {
@@ -637,237 +606,277 @@ class Heatmap {
     const { band } = this
     this.band = null
     if (!band) return
-    if (band.moved) return this.zoomTo(band)
-    const cell = this.at(...this.place(event))
-    if (cell && event.detail < 2) this.choose(cell)
+    if (band.moved) return band.zooms ? this.zoomTo(band) : undefined
+    const twice = event.timeStamp - (this.lifted ?? -Infinity) < DOUBLE_MS
+    this.lifted = event.timeStamp
+    // The second click of a double click on a zoomed picture only resets the zoom.
+    if (twice && this.zooms.size) return
+    const cell = this.at(...band.from)
+    if (cell) this.choose(cell)
   }
 
   choose(cell) {
     this.parts.stage.focus({ preventScroll: true })
     if (this.config.picks === "map") return this.send("select", { map: cell.map.key, at: Date.now() })
     const chosen = this.selectionOf(cell.map, cell.row.first, cell.col.first)
-    const same = this.group.selection && JSON.stringify(chosen) === JSON.stringify(this.group.selection)
-    // While zoomed, a second click within a moment means "reset the zoom": wait for it before telling the page.
-    this.select(same ? null : chosen, this.zooms.size ? 280 : 0)
+    const old = this.group.selection
+    this.before = { selection: old, at: this.group.selectedAt }
+    const same = old && Object.keys(chosen).every(name => old[name] === chosen[name])
+    this.select(same ? null : chosen, this.zooms.size ? DOUBLE_MS : 0)
   }
 
   selectionOf(map, row, col) {
     return { map: map.key, [map.row_axis.dim]: row, [map.col_axis.dim]: col }
   }
 
+  // Every picture of the group marks it at once; the page hears of it after the delay.
   select(selection, delay) {
-    this.before = this.group.selection
+    const at = Math.max(Date.now(), (this.group.selectedAt ?? 0) + 1)
+    this.group.selectedAt = at
     clearTimeout(this.sending)
     this.sending = setTimeout(() => {
       this.sending = null
-      this.send("select", { ...(selection ?? { none: true }), at: Date.now() })
+      this.send("select", { ...(selection ?? { map: null }), at })
     }, delay)
     this.group.select(selection)
   }
 
-  selectedHere() {
+  selected() {
     const chosen = this.group?.selection
-    return chosen ? this.maps.find(map => map.key === chosen.map) : undefined
+    const map = chosen && this.maps.find(candidate => candidate.key === chosen.map)
+    if (!map) return null
+    const { row_axis: rows, col_axis: cols } = map
+    const [row, col] = [chosen[rows.dim] - rows.start, chosen[cols.dim] - cols.start]
+    const inside = row >= 0 && row < rows.length && col >= 0 && col < cols.length
+    return inside ? { map, row: row + rows.start, col: col + cols.start } : null
   }
 
   key(event) {
-    if (event.key === "Escape") {
-      if (this.config.picks !== "map" && this.group.selection) this.select(null, 0)
-      return
-    }
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target !== this.parts.stage || !this.maps.length) return
     const by = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key]
-    if (!by || !this.maps.length || this.config.picks === "map") return
-    event.preventDefault()
-    const map = this.selectedHere() ?? this.maps[0]
-    const { row_axis: rows, col_axis: cols } = map
-    const chosen = this.selectedHere() ? this.group.selection : null
-    const step = (axis, pool, sign) => {
-      const now = chosen?.[axis.dim]
-      if (now === undefined) return axis.start
-      return Math.min(axis.start + axis.length - 1, Math.max(axis.start, now + sign * pool))
+    if (by) {
+      event.preventDefault()
+      return this.config.picks === "map" ? this.nextMap(by[0] || by[1]) : this.step(by)
     }
-    this.select(this.selectionOf(map, step(rows, map.pool[0], by[0]), step(cols, map.pool[1], by[1])), SETTLE_MS)
+    if (this.config.picks === "map") return
+    if (event.key === "Escape") {
+      if (this.band) this.dropBand()
+      else if (this.group.selection) this.select(null, 0)
+    } else if ("+=".includes(event.key)) this.closer()
+    else if ("-0".includes(event.key)) this.unzoom()
   }
 
+  nextMap(by) {
+    const now = this.maps.findIndex(map => map.key === this.config.chosen)
+    const next = this.maps[Math.min(this.maps.length - 1, Math.max(0, now + by))]
+    this.config.chosen = next.key
+    this.draw()
+    clearTimeout(this.sending)
+    this.sending = setTimeout(() => this.send("select", { map: next.key, at: Date.now() }), SETTLE_MS)
+  }
+
+  step([down, across]) {
+    const chosen = this.selected()
+    const map = chosen?.map ?? this.maps[0]
+    const view = this.window(map)
+    const { pool } = this.source(map).shown
+    const go = (axis, now, by) => Math.min(axis.start + axis.length - 1, Math.max(axis.start, now + by))
+    const row = chosen ? go(map.row_axis, chosen.row, down * pool[0]) : Math.floor(view.top)
+    const col = chosen ? go(map.col_axis, chosen.col, across * pool[1]) : Math.floor(view.left)
+    this.follow(map, row, col)
+    this.select(this.selectionOf(map, row, col), SETTLE_MS)
+  }
+
+  // Move a zoomed window so that a cell is in it.
+  follow(map, row, col) {
+    const { top, bottom, left, right } = this.window(map)
+    const shift = (low, high, at) => (at < low ? at - low : at >= high ? at + 1 - high : 0)
+    const [down, across] = [shift(top, bottom, row), shift(left, right, col)]
+    if (down || across) {
+      this.zoom(map, { top: top + down, bottom: bottom + down, left: left + across, right: right + across })
+    }
+  }
+
+  // The line that says what is selected; its value is exact as soon as the server has answered.
   reselect() {
     this.mark()
-    const map = this.selectedHere()
-    const chosen = this.group?.selection
-    const line = this.parts.chosen
-    if (!map || chosen?.[map.row_axis.dim] === undefined || chosen?.[map.col_axis.dim] === undefined) {
-      line.textContent = ""
-      return
-    }
-    const [row, col] = [chosen[map.row_axis.dim], chosen[map.col_axis.dim]]
-    const r = Math.floor((row - map.row_axis.start) / map.pool[0])
-    const c = Math.floor((col - map.col_axis.start) / map.pool[1])
-    if (r < 0 || c < 0 || r >= map.rows || c >= map.cols) return
-    const code = map.codes[r * map.cols + c]
-    const one = (axis, index) => ({ axis, first: index, last: index, token: axis.tokens?.[index - axis.start] ?? null })
-    const ends = [one(map.row_axis, row), one(map.col_axis, col)]
-    const say = value => {
-      line.textContent = [map.title, ...ends.map(end => this.name(end)), value].join(" · ")
-    }
-    const pooled = map.pool[0] * map.pool[1] > 1
-    say(pooled ? "…" : this.spoken({ shown: map, code, row: ends[0] }))
+    const { chosen: line } = this.parts
+    const chosen = this.selected()
     clearTimeout(this.asking)
-    if (code > BELOW && !pooled) return
-    this.asking = setTimeout(async () => {
-      const got = await this.group?.cell(this.config.part, map.key, row, col)
-      const still = this.group?.selection === chosen && this.maps.includes(map)
-      if (got && still) say(got.value || this.words[got.state === 2 ? "no_key" : "masked"])
-    }, REST_MS)
+    if (!chosen || this.config.picks === "map") return line.replaceChildren()
+    const { map, row, col } = chosen
+    const [r, c] = [(row - map.row_axis.start) / map.pool[0], (col - map.col_axis.start) / map.pool[1]].map(Math.floor)
+    const cell = this.cell(map, map, r, c)
+    const say = (value, exact) => {
+      const places = [one(map.row_axis, row), one(map.col_axis, col)].map(part => this.located(part))
+      const strong = element("strong", value)
+      strong.dataset.exact = String(exact)
+      line.replaceChildren(element("div", map.title), ...places, strong)
+    }
+    const known = this.exact.get(this.question(map, row, col))
+    if (known !== undefined) return say(known, true)
+    say(pooled(map) && cell.code <= TOP ? `${this.spoken(cell)} (${this.reduced(cell)})` : this.spoken(cell), false)
+    if (cell.code > BELOW && !pooled(map)) return
+    const ask = async again => {
+      const value = await this.ask(map, row, col)
+      if (!this.maps.includes(map) || this.selected()?.row !== row || this.selected().col !== col) return
+      if (value) say(value, true)
+      else if (again && this.group?.live) this.asking = setTimeout(ask, RETRY_MS, again - 1)
+    }
+    this.asking = setTimeout(ask, REST_MS, 3)
   }
 
+  // ---- zooming ----
+
   zoomTo({ from, to, box, map }) {
-    const { map: shown, top, bottom, left, right } = this.source(map)
-    const share = (value, start, size) => Math.min(1, Math.max(0, (value - start) / size))
-    const cells = (a, b, start, size, low, high) => {
-      const [first, last] = [share(Math.min(a, b), start, size), share(Math.max(a, b), start, size)]
-      const begin = Math.floor(low + first * (high - low))
-      return [begin, Math.max(begin + 1, Math.ceil(low + last * (high - low)))]
+    const view = this.window(map)
+    const cut = (a, b, start, size, low, high) => {
+      const token = at => low + Math.min(1, Math.max(0, (at - start) / size)) * (high - low)
+      const first = Math.min(Math.floor(token(Math.min(a, b))), high - 1)
+      return [first, Math.min(high, Math.max(first + 1, Math.ceil(token(Math.max(a, b)))))]
     }
-    const rows = cells(from[1], to[1], box.y, box.h, top, bottom)
-    const cols = cells(from[0], to[0], box.x, box.w, left, right)
-    // A sharper part has cells of its own; the zoom is kept in those of the whole map.
-    const whole = (span, axis, pool, base) => {
-      const offset = axis.start - base.axis.start
-      return [Math.floor((offset + span[0] * pool) / base.pool), Math.ceil((offset + span[1] * pool) / base.pool)]
+    const [top, bottom] = cut(from[1], to[1], box.y, box.h, view.top, view.bottom)
+    const [left, right] = cut(from[0], to[0], box.x, box.w, view.left, view.right)
+    this.zoom(map, { top, bottom, left, right })
+  }
+
+  closer() {
+    const chosen = this.selected()
+    const map = chosen?.map ?? this.maps[0]
+    const view = this.window(map)
+    const half = (low, high, middle) => {
+      const size = Math.max(1, Math.ceil((high - low) / 2))
+      const first = Math.min(high - size, Math.max(low, Math.round(middle - size / 2)))
+      return [first, first + size]
     }
-    const r = whole(rows, shown.row_axis, shown.pool[0], { axis: map.row_axis, pool: map.pool[0] })
-    const c = whole(cols, shown.col_axis, shown.pool[1], { axis: map.col_axis, pool: map.pool[1] })
-    this.zooms.set(this.shapeKey(map), {
-      top: r[0], bottom: Math.min(map.rows, r[1]), left: c[0], right: Math.min(map.cols, c[1]),
-    })
-    this.rezoom()
+    const [top, bottom] = half(view.top, view.bottom, chosen ? chosen.row + 0.5 : (view.top + view.bottom) / 2)
+    const [left, right] = half(view.left, view.right, chosen ? chosen.col + 0.5 : (view.left + view.right) / 2)
+    this.zoom(map, { top, bottom, left, right })
+  }
+
+  zoom(map, view) {
+    const { row_axis: r, col_axis: c } = map
+    if (view.bottom - view.top === r.length && view.right - view.left === c.length) this.zooms.delete(shapeOf(map))
+    else this.zooms.set(shapeOf(map), view)
+    this.sharp.clear()
+    this.draw()
+    this.sharpenSoon()
+  }
+
+  doubled() {
+    if (!this.zooms.size) return
+    // The first click of the two selected something that nobody asked for.
+    if (this.sending) {
+      clearTimeout(this.sending)
+      this.sending = null
+      this.group.selectedAt = this.before.at
+      this.group.select(this.before.selection)
+    } else if (this.before) this.select(this.before.selection, 0)
+    this.before = null
+    this.unzoom()
   }
 
   unzoom() {
     if (!this.zooms.size) return
-    if (this.sending) {
-      clearTimeout(this.sending)
-      this.sending = null
-      this.group.select(this.before)
-    }
     this.zooms.clear()
-    this.rezoom()
-  }
-
-  rezoom() {
     this.sharp.clear()
     this.draw()
-    this.mark()
-    this.root.dataset.zoomed = String(this.zooms.size > 0)
-    this.sharpenSoon()
   }
 
   // A zoomed map of pooled cells is asked for again, exact as far as its size allows.
   sharpenSoon() {
-    for (const shape of [...this.zooms.keys()]) {
-      if (!this.maps.some(map => this.shapeKey(map) === shape)) this.zooms.delete(shape)
-    }
-    this.root.dataset.zoomed = String(this.zooms.size > 0)
     clearTimeout(this.sharpening)
-    const map = this.maps.find(m => this.zooms.has(this.shapeKey(m)) && m.pool[0] * m.pool[1] > 1)
+    const map = this.maps.find(m => this.zooms.has(shapeOf(m)) && pooled(m))
     if (map) this.sharpening = setTimeout(() => this.sharpen(map), SETTLE_MS)
   }
 
   async sharpen(map) {
-    const seen = this.frames
-    const zoom = this.window(map)
-    const edge = (cell, axis, pool) => axis.start + Math.min(axis.length, cell * pool)
-    const rows = [edge(zoom.top, map.row_axis, map.pool[0]), edge(zoom.bottom, map.row_axis, map.pool[0])]
-    const cols = [edge(zoom.left, map.col_axis, map.pool[1]), edge(zoom.right, map.col_axis, map.pool[1])]
-    const bytes = await this.group?.region(this.config.part, map.key, rows, cols)
-    if (!bytes || seen !== this.frames || this.window(map) !== zoom) return
+    const { frames } = this
+    const view = this.window(map)
+    const bytes = await this.group?.region(this.config.part, map.key, [view.top, view.bottom], [view.left, view.right])
+    if (!bytes || frames !== this.frames || this.window(map) !== view) return
     const frame = this.parsed(bytes)
-    const grid = frame?.header.parts[this.config.part]
-    if (!grid) return
-    for (const part of grid.maps) {
-      const match = this.maps.find(other => other.key === part.key)
-      if (match) this.sharp.set(part.key, { ...part, low: match.low, high: match.high, codes: this.rescaled(frame, part, match) })
+    const grid = frame?.header.parts?.[this.config.part]
+    for (const part of (grid && this.read(frame, grid)) ?? []) {
+      if (this.maps.some(whole => whole.key === part.key)) this.sharp.set(part.key, part)
     }
     this.draw()
-    this.mark()
-    this.root.dataset.sharp = String(++this.sharpened || (this.sharpened = 1))
-  }
-
-  // The part came with limits of its own; its codes are put on the whole map's, so that colours mean the same.
-  rescaled(frame, part, whole) {
-    const codes = frame.payload(part.offset, part.rows * part.cols)
-    if (part.low === whole.low && part.high === whole.high) return codes
-    const moved = new Uint16Array(codes.length)
-    const put = whole.log ? Math.log10 : value => value
-    const [low, reach] = [put(whole.low), put(whole.high) - put(whole.low)]
-    for (let i = 0; i < codes.length; i++) {
-      const share = (put(valueOf(part, codes[i])) - low) / reach
-      moved[i] = codes[i] > TOP ? codes[i] : Math.round(Math.min(1, Math.max(0, share)) * TOP)
-    }
-    return moved
+    this.root.dataset.sharp = String(Number(this.root.dataset.sharp ?? 0) + 1)
   }
 
   // ---- marks over the maps: crosshair, selection, rubber band ----
 
   mark() {
-    const { over } = this
-    if (!this.frameBox || !this.theme) return
-    over.clearRect(0, 0, this.frameBox.width, this.frameBox.height)
+    const { over, layout } = this
+    if (!layout || !this.theme) return
+    over.clearRect(0, 0, this.width, layout.height)
     const chosen = this.group?.selection
-    if (chosen) {
-      this.maps.forEach((map, index) => {
-        this.bars(map, this.boxes[index], chosen[map.row_axis.dim], chosen[map.col_axis.dim], true)
-      })
-    }
-    const cell = this.hover && !this.band?.moved ? this.at(...this.hover) : null
-    if (cell) {
-      this.maps.forEach((map, index) => {
-        const alike = this.shapeKey(map) === this.shapeKey(cell.map)
-        if (alike) this.bars(map, this.boxes[index], cell.row.first, cell.col.first, false)
-      })
-    }
-    if (this.band?.moved) {
-      const { from, to, box } = this.band
-      const clamp = (v, low, size) => Math.min(low + size, Math.max(low, v))
-      const [x0, x1] = [clamp(from[0], box.x, box.w), clamp(to[0], box.x, box.w)]
-      const [y0, y1] = [clamp(from[1], box.y, box.h), clamp(to[1], box.y, box.h)]
-      over.fillStyle = `color-mix(in srgb, ${this.theme.primary} 25%, transparent)`
-      over.strokeStyle = this.theme.primary
-      over.lineWidth = 2
-      over.fillRect(Math.min(x0, x1), Math.min(y0, y1), Math.abs(x1 - x0), Math.abs(y1 - y0))
-      over.strokeRect(Math.min(x0, x1), Math.min(y0, y1), Math.abs(x1 - x0), Math.abs(y1 - y0))
-    }
+    const cell = this.hover && !(this.band?.moved && this.band.zooms) ? this.at(...this.hover) : null
+    this.root.attnvizMarks = { selected: [], crosshair: [] }
+    this.maps.forEach((map, i) => {
+      const box = layout.boxes[i]
+      const { row_axis: rows, col_axis: cols } = map
+      if (cell && shapeOf(cell.map) === shapeOf(map)) this.bars(map, box, cell.row.first, cell.col.first, false)
+      if (chosen) this.bars(map, box, chosen[rows.dim], chosen[cols.dim], true, map.key === chosen.map)
+    })
+    if (!this.band?.moved || !this.band.zooms) return
+    const { from, to, box } = this.band
+    const clamp = (v, low, size) => Math.min(low + size, Math.max(low, v))
+    const [x0, x1] = [clamp(from[0], box.x, box.w), clamp(to[0], box.x, box.w)]
+    const [y0, y1] = [clamp(from[1], box.y, box.h), clamp(to[1], box.y, box.h)]
+    const area = [Math.min(x0, x1), Math.min(y0, y1), Math.abs(x1 - x0), Math.abs(y1 - y0)]
+    over.fillStyle = `rgb(${this.theme.primary.join()}, 0.25)`
+    over.fillRect(...area)
+    this.outline(...area, this.theme.primary, 2)
   }
 
-  // Outlines of one row and one column of a map, either may be missing; where both meet, the cell.
-  bars(map, box, row, col, firm) {
-    const { map: shown, top, bottom, left, right } = this.source(map)
-    const strip = (axis, pool, index, from, to, size) => {
-      if (index === undefined) return null
-      const cell = Math.floor((index - axis.start) / pool)
-      if (cell < from || cell >= to) return null
-      return [((cell - from) / (to - from)) * size, size / (to - from)]
+  // Outlines of one row and one column of a map, either may be missing; where they meet, the cell.
+  bars(map, box, row, col, firm, own) {
+    const { top, bottom, left, right } = this.window(map)
+    const { shown } = this.source(map)
+    const edge = (index, axis, pool, low, high, size) => {
+      if (index === undefined || index < low || index >= high) return null
+      const first = axis.start + Math.floor((index - axis.start) / pool) * pool
+      const [a, b] = [Math.max(low, first), Math.min(high, first + pool)]
+      const scale = size / (high - low)
+      return [(a - low) * scale, Math.max(2, (b - a) * scale)]
     }
-    const r = strip(shown.row_axis, shown.pool[0], row, top, bottom, box.h)
-    const c = strip(shown.col_axis, shown.pool[1], col, left, right, box.w)
-    const outline = (x, y, w, h) => this.outline(box.x + x, box.y + y, Math.max(2, w), Math.max(2, h), firm)
-    if (r) outline(0, r[0], box.w, r[1])
-    if (c && (col !== undefined && (firm ? row !== undefined || !r : true))) outline(c[0], 0, c[1], box.h)
-    if (r && c && firm) this.outline(box.x + c[0], box.y + r[0], Math.max(3, c[1]), Math.max(3, r[1]), true, 3)
+    const r = edge(row, shown.row_axis, shown.pool[0], top, bottom, box.h)
+    const c = edge(col, shown.col_axis, shown.pool[1], left, right, box.w)
+    const colour = firm ? this.theme.accent : this.theme.text
+    if (r) this.outline(box.x, box.y + r[0], box.w, r[1], colour, firm ? 1.5 : 1)
+    if (c) this.outline(box.x + c[0], box.y, c[1], box.h, colour, firm ? 1.5 : 1)
+    if (r && c) {
+      this.outline(box.x + c[0], box.y + r[0], c[1], r[1], colour, firm ? (own ? 3 : 2) : 2)
+    }
+    const kept = this.root.attnvizMarks[firm ? "selected" : "crosshair"]
+    if (r || c) kept.push({ map: map.key, row: r && [box.y + r[0], r[1]], col: c && [box.x + c[0], c[1]] })
   }
 
-  // Two strokes, background and colour, so that the line shows on any cell.
-  outline(x, y, w, h, firm, width = 1.5) {
+  // A line in a casing of the page's colour, so that it shows on any cell.
+  outline(x, y, w, h, colour, width) {
     const { over } = this
-    over.strokeStyle = this.theme.background
-    over.lineWidth = width + 1.5
-    over.globalAlpha = firm ? 0.9 : 0.5
-    over.strokeRect(x, y, w, h)
-    over.strokeStyle = firm ? "#e4572e" : this.theme.text
-    over.lineWidth = width
-    over.globalAlpha = firm ? 1 : 0.8
+    over.strokeStyle = css(this.theme.background)
+    over.globalAlpha = 0.85
+    over.lineWidth = width + 2
     over.strokeRect(x, y, w, h)
     over.globalAlpha = 1
+    over.strokeStyle = css(colour)
+    over.lineWidth = width
+    over.strokeRect(x, y, w, h)
   }
+}
+
+// A cross for NaN, a ring for infinity.
+function sign(context, code, x, y, size) {
+  context.beginPath()
+  if (code === NAN) {
+    context.moveTo(x - size, y - size)
+    context.lineTo(x + size, y + size)
+    context.moveTo(x + size, y - size)
+    context.lineTo(x - size, y + size)
+  } else if (code === INF) context.arc(x, y, size, 0, 2 * Math.PI)
+  context.stroke()
 }
 
 export default function (component) {
