@@ -7,6 +7,7 @@ controls, measured in turns with ours (``apps/plotly_app.py``).
 
 import argparse
 import os
+import signal
 import statistics
 import sys
 import time
@@ -194,6 +195,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15, help="updates measured per row (default 15)")
     parser.add_argument("--rows", nargs="*", default=ROWS, choices=ROWS, help="only these rows")
     asked = parser.parse_args()
+    # Ended from outside, it still stops its servers.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     app, plotly = Server("app.py"), Server("tests/browser/apps/plotly_app.py")
     rows: list[Row] = []
     try:
