@@ -9,7 +9,6 @@ import torch
 
 from attnviz.backends import Backend
 from attnviz.config import check_size, dtype_size
-from attnviz.text import Refusal, Text
 from attnviz.variants import VARIANTS, Variant
 
 _BACKEND = Text(
@@ -87,9 +86,7 @@ def cost(
         check_size(name, size)
     variant = VARIANTS[variant] if isinstance(variant, str) else variant
     itemsize = dtype_size(str(dtype).removeprefix("torch."))
-    backend = variant.backends[0] if backend is None else backend.key if isinstance(backend, Backend) else backend
-    if backend not in variant.backends:
-        raise Refusal(_BACKEND.fill(options=", ".join(variant.backends), value=backend))
+    backend = variant.pick(backend.key if isinstance(backend, Backend) else backend)
     new = kv_len if cross else min(q_len, kv_len)
     score_bytes = batch * variant.scores(config, q_len, kv_len) * itemsize
     cache = batch * _elements(variant, config, kv_len) * itemsize

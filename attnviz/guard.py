@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from attnviz import config, device, units
 from attnviz.stages import BLOCK_SCORES
 from attnviz.text import Refusal, Text
-from attnviz.view import WIDTH, View
+from attnviz.view import View
+from attnviz.view_run import WIDTH
 
 # Several people may ask at once, and the browser's pictures need memory too.
 SHARE = 0.25
@@ -15,7 +16,7 @@ MOST_FLOPS = {"cpu": 4e11, "mps": 4e12, "cuda": 4e13}
 
 _TOO_MUCH = Text(
     "Refused before allocating anything: {length} × {key_length} tokens with {heads} heads and d_k {d_k} would take "
-    "{need} and {flops}; the limits here are {most} ({share} % of the free memory of {device}) and {most_flops}. {hint}",
+    "{need} and {flops}; the limits are {most} ({share} % of the free memory of {device}) and {most_flops}. {hint}",
     "未分配任何内存即拒绝：{length} × {key_length} 个 token、{heads} 个头、d_k = {d_k} 约需 {need} 和 {flops}；"
     "此处上限为 {most}（{device} 空闲内存的 {share} %）和 {most_flops}。{hint}",
 )

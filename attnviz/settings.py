@@ -8,7 +8,7 @@ from attnviz import config, device, inputs
 from attnviz.backends import BACKENDS
 from attnviz.knobs import Choice, Flag, Integer, Knob, Lengths, Number, Words
 from attnviz.masks import MASKS
-from attnviz.masks.token_knobs import MOST_TOKENS, TOKENS
+from attnviz.masks.token_knobs import MOST_TOKENS
 from attnviz.stages import STAGES
 from attnviz.text import Text, same
 
@@ -31,7 +31,7 @@ def _labels(registry: Mapping[str, _Labelled]) -> Mapping[str, Text]:
 
 
 def _length(name: str, label: Text, help: Text) -> Integer:
-    return Integer(name, label, 32, help, TOKENS, low=1, high=MOST_TOKENS, slider_high=4096, stops=LENGTH_STOPS)
+    return Integer(name, label, 32, help, low=1, high=MOST_TOKENS, slider_high=4096, stops=LENGTH_STOPS)
 
 
 _INPUT = (

@@ -37,6 +37,7 @@ for shift, factor in ((15, 0x2C1B3C6D), (12, 0x297A2D39)):
     mixed = ((mixed ^ (mixed >> shift)) * factor) & 0xFFFFFFFF
 kept = (mixed ^ (mixed >> 15)) >= {dropout!r} * 2**32
 weights = torch.where(kept, weights / (1 - {dropout!r}), 0.0).to(v.dtype)
+output = weights @ v
 """
 
 _TILES = """\
@@ -76,7 +77,7 @@ def attention_snippet(
     """Give a script that imports torch alone and leaves the view's tensors: ``q, k, v``, ``output`` and its steps.
 
     Args:
-        config: Sizes of the layer, keys and values of the same width.
+        config: Sizes of the layer.
         seed: Seed of tokens and weights.
         q_len: Number of queries.
         kv_len: Number of keys.
@@ -84,7 +85,7 @@ def attention_snippet(
         context: The tokens attended to in cross attention; None is random normal input.
         cross: The keys come from other tokens than the queries.
         mask: Key of ``MASKS``.
-        mask_settings: Values of the mask's knobs; those not given take their default.
+        mask_settings: Values of its knobs; those not given take their default.
         align: ``top_left`` or ``bottom_right``.
         scale: Factor of the scores; None means 1/sqrt(head_dim).
         backend: ``eager``, ``sdpa`` or ``flash``; with dropout the steps are written out whatever it is.
@@ -92,39 +93,46 @@ def attention_snippet(
         dropout: Share of the weights set to zero, by a hash of seed, head, query and key.
 
     Returns:
-        The script; ``output`` in it is ``[1, heads, q_len, head_dim]``, before the heads are merged.
+        The script; its ``output`` is ``[1, heads, q_len, head_dim]``, before the heads are merged.
 
     Raises:
         Refusal: If a setting of the mask, the dtype or the backend is not known.
-        ValueError: If values have another width than keys, or the tokens another number than the length says.
+        ValueError: If values and keys differ in width, or the tokens are not as many as the length says.
     """
-    for name, given, length in (("tokens", tokens, q_len), ("context", context if cross else None, kv_len)):
+    _check_lengths(config, (("tokens", tokens, q_len), ("context", context if cross else None, kv_len)))
+    steps = {"eager": _eager, "sdpa": _sdpa, "flash": _flash}
+    if backend not in steps:
+        raise Refusal(_BACKEND.fill(options=", ".join(steps), value=backend))
+    settings = _settings(mask, mask_settings or {})
+    built, shift = MASKS[mask].make(**settings), offset(q_len, kv_len, align)
+    core = _eager if dropout else steps[backend]
+    is_causal = built.is_causal and shift == 0 and core is _sdpa
+    hidden = not built.is_full and not is_causal
+    shared = config.num_key_value_heads != config.num_attention_heads
+    parts = (
+        "import torch\n\n" + _sizes(config, seed, q_len, kv_len, scale),
+        f"\n{_WEIGHTS}\n",
+        _inputs(tokens, context, seed, cross, dtype),
+        _allowed(MASKS[mask].code(**settings), shift, built.per_head) if hidden else "",
+        core(hidden, shared, is_causal, dtype_size(dtype) < 4),
+        _DROPOUT.format(dropout=dropout) if dropout else "",
+        "print(output.shape, output)\n",
+    )
+    return "\n".join(part for part in parts if part)
+
+
+def _check_lengths(config: GroupedConfig, sides: Sequence[tuple[str, Sequence[str] | None, int]]) -> None:
+    for name, given, length in sides:
         if given is not None and len(given) != length:
             raise ValueError(f"{name} must be {length} tokens, got {len(given)}")
     if config.v_head_dim != config.head_dim:
         raise ValueError(f"v_head_dim must equal head_dim in a snippet, got {config.v_head_dim} and {config.head_dim}")
-    steps = {"eager": _eager, "sdpa": _sdpa, "flash": _flash}
-    if backend not in steps:
-        raise Refusal(_BACKEND.fill(options=", ".join(steps), value=backend))
-    kind = MASKS[mask]
-    kind.build(**(mask_settings or {}))
-    settings = {knob.name: knob.parse((mask_settings or {}).get(knob.name, knob.default)) for knob in kind.knobs}
-    built = kind.make(**settings)
-    shift = offset(q_len, kv_len, align)
-    is_causal = built.is_causal and shift == 0 and backend == "sdpa" and not dropout
-    hidden = not built.is_full and not is_causal
-    shared = config.num_key_value_heads != config.num_attention_heads
-    core = (_eager if dropout else steps[backend])(hidden, shared, is_causal, dtype_size(dtype) < 4)
-    parts = [
-        "import torch\n\n" + _sizes(config, seed, q_len, kv_len, scale),
-        "\n" + _WEIGHTS,
-        "\n" + _inputs(tokens, context, seed, cross, dtype),
-        _allowed(kind.code(**settings), shift, built.per_head) if hidden else "",
-        core,
-        _DROPOUT.format(dropout=dropout) + "output = weights @ v\n" if dropout else "",
-        "print(output.shape, output)\n",
-    ]
-    return "\n".join(part for part in parts if part)
+
+
+def _settings(mask: str, given: Mapping[str, Value]) -> dict[str, Value]:
+    """Give the checked value of each of the mask's knobs."""
+    MASKS[mask].build(**given)
+    return {knob.name: knob.parse(given.get(knob.name, knob.default)) for knob in MASKS[mask].knobs}
 
 
 def _sizes(config: GroupedConfig, seed: int, q_len: int, kv_len: int, scale: float | None) -> str:

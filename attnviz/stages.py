@@ -1,6 +1,5 @@
 """One attention call as named stages, drawn from the very blocks that were computed."""
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ import torch
 from torch import Tensor
 
 from attnviz.backends import BACKENDS
-from attnviz.backends.base import CoreOutput
 from attnviz.masks import Mask, block
 from attnviz.registry import Registry
 from attnviz.text import Text, same
@@ -38,11 +36,30 @@ STAGES: Registry[Stage] = Registry(
     "stage",
     (
         Stage("query", same("Q"), Text("What each token looks for.", "每个 token 在找什么。"), "query", "feature"),
-        Stage("key", same("K"), Text("What each token offers to be found by.", "每个 token 凭什么被找到。"), "key", "feature"),
-        Stage("scores", same("QKᵀ"), Text("Dot product of every query with every key.", "每个查询与每个键的点积。"), "query", "key"),
-        Stage("scaled", Text("× scale", "× 缩放"), Text("Scores times the scale.", "分数乘以缩放系数。"), "query", "key"),
-        Stage("masked", Text("mask", "掩码"), Text("Scores a query may use.", "查询可以使用的分数。"), "query", "key"),
-        Stage("weights", same("softmax"), Text("Each row turned into shares of 1.", "每一行变成总和为 1 的份额。"), "query", "key", False),
+        Stage("key", same("K"), Text("What each token is found by.", "每个 token 凭什么被找到。"), "key", "feature"),
+        Stage(
+            "scores",
+            same("QKᵀ"),
+            Text("Dot product of every query with every key.", "每个查询与每个键的点积。"),
+            "query",
+            "key",
+        ),
+        Stage(
+            "scaled",
+            Text("× scale", "× 缩放"),
+            Text("Scores times the scale.", "分数乘以缩放系数。"),
+            "query",
+            "key",
+        ),
+        Stage("masked", Text("mask", "掩码"), Text("Scores that count.", "计入的分数。"), "query", "key"),
+        Stage(
+            "weights",
+            same("softmax"),
+            Text("Each row turned into shares of 1.", "每一行变成总和为 1 的份额。"),
+            "query",
+            "key",
+            signed=False,
+        ),
         Stage("value", same("V"), Text("What each token hands over.", "每个 token 交出的内容。"), "key", "feature"),
         Stage("output", same("· V"), Text("Values summed with the weights.", "按权重对值求和。"), "query", "feature"),
     ),
@@ -108,7 +125,7 @@ class Call:
 class Fused(NamedTuple):
     """What a fused backend gave for the whole call.
 
-    ``output`` is ``[1, heads, q_len, d_v]``, ``logsumexp`` ``[1, heads, q_len]``; ``seconds`` is the time the call took.
+    ``output`` is ``[1, heads, q_len, d_v]``, ``logsumexp`` ``[1, heads, q_len]``; ``seconds`` is the time it took.
     """
 
     output: Tensor
@@ -232,76 +249,3 @@ def row_blocks(call: Call, heads: Sequence[int], rows: tuple[int, int], ran: Fus
     step = max(1, BLOCK_SCORES // (len(heads) * call.kv_len))
     for start in range(rows[0], rows[1], step):
         yield rows_of(call, heads, start, min(start + step, rows[1]), ran)
-
-
-class RowDetail(NamedTuple):
-    """Hold one query's row: float64 ``[kv_len]`` scores and weights, bool ``allowed``, and what they add up to.
-
-    ``entropy`` is in nats; ``effective_keys`` is its exponential, the number of equal weights with that entropy.
-    """
-
-    scores: Tensor
-    weights: Tensor
-    allowed: Tensor
-    total: float
-    entropy: float
-    effective_keys: float
-
-
-def row_detail(call: Call, head: int, row: int, ran: Fused | None = None) -> RowDetail:
-    """Compute one query's row of one head.
-
-    Args:
-        call: The call.
-        head: Query head.
-        row: Query.
-        ran: The fused result, if a fused backend ran.
-    """
-    rows = rows_of(call, (head,), row, row + 1, ran)
-    weights = rows.weights[0, 0, 0].to("cpu", torch.float64)
-    entropy = float(torch.special.entr(weights).sum())
-    return RowDetail(
-        rows.scaled[0, 0, 0].to("cpu", torch.float64),
-        weights,
-        rows.allowed[0, 0, 0].cpu(),
-        float(weights.sum()),
-        entropy,
-        math.exp(entropy) if math.isfinite(entropy) else math.nan,
-    )
-
-
-class Census(NamedTuple):
-    """Count what went on in a whole call, over all heads.
-
-    ``not_finite`` rows left the range of the dtype, ``no_key`` rows have no key, ``underflowed`` allowed weights are
-    exactly 0. ``difference`` is the largest absolute difference between a fused output and the recomputed weights times
-    V: it says whether the map that is drawn is the one the kernel used; None for a backend that shows its weights.
-    """
-
-    not_finite: int
-    no_key: int
-    underflowed: int
-    difference: float | None
-
-
-def census(call: Call, ran: Fused | None) -> Census:
-    """Go through every row of the call once, in blocks; no L × L array is held.
-
-    Args:
-        call: The call.
-        ran: Its fused result, if a fused backend ran.
-    """
-    not_finite = no_key = underflowed = 0
-    largest = 0.0
-    for rows in row_blocks(call, range(call.heads), (0, call.q_len), ran):
-        finite = torch.isfinite(rows.weights).all(-1)
-        not_finite += int((~finite).sum())
-        no_key += int((~rows.allowed.any(-1)).expand(finite.shape).sum())
-        if call.dropout == 0.0:
-            underflowed += int(((rows.weights == 0) & rows.allowed).sum())
-        if ran is not None and call.dropout == 0.0:
-            group = call.heads // call.value.shape[1]
-            weights = rows.weights.to(torch.float32).unflatten(1, (-1, group))
-            again = (weights @ call.value[:, :, None].to(torch.float32)).flatten(1, 2)
-            largest = max(largest, float((again - rows.output.to(torch.float32)).abs().max()))
-    return Census(not_finite, no_key, underflowed, None if ran is None else largest)

@@ -6,11 +6,8 @@ follow, with a note.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import NamedTuple, cast
-
-import torch
 
 from attnviz import device as devices
 from attnviz import inputs
@@ -18,18 +15,9 @@ from attnviz.knobs import Integer, Knob, Value
 from attnviz.masks import MASKS, Mask
 from attnviz.masks.token_knobs import TOKENS
 from attnviz.settings import KNOBS, every_name, mask_knobs
-from attnviz import stages
-from attnviz.stages import Call, Census, Fused
 from attnviz.text import Refusal, Text
-from attnviz.variants import VARIANTS
 
-# Width of a token's vector before projection; independent of heads and d_k, so that neither slider changes the input.
-WIDTH = 256
 NORMAL_LENGTH = 32
-# Query, key and value of up to this many entries (32 MiB in float32) are kept for the next slider move.
-KEPT_ENTRIES = 2**23
-# Up to this many scores the whole call is gone through once more to count what went on in it.
-MOST_COUNTED = 2**24
 
 _UNKNOWN = Text("{name} is not a setting of this page.", "本页没有 {name} 这个设置。")
 _DIVIDE = Text(
@@ -44,9 +32,7 @@ _HEAD = Text(
     "head {got} does not exist among {heads} heads; showing all.", "共 {heads} 个头，没有第 {got} 个；改为显示全部。"
 )
 _CELL = Text("cell {got} lies outside the map; nothing is selected.", "选中的格 {got} 在图外，已取消选择。")
-_DTYPE = Text(
-    "dtype {got} cannot be computed on {device}; using {used}.", "{device} 不能用 {got} 计算，改用 {used}。"
-)
+_DTYPE = Text("dtype {got} cannot be computed on {device}; using {used}.", "{device} 不能用 {got} 计算，改用 {used}。")
 
 
 @dataclass(frozen=True)
@@ -192,9 +178,7 @@ def settle(given: Mapping[str, object]) -> Settled:
     _fit(reader)
     fields = {name: reader.values[name] for name in KNOBS}
     view = View(**fields, mask_settings=tuple(mask_settings.items()))  # type: ignore[arg-type]
-    return Settled(
-        view, tuple(reader.problems), tuple(reader.notes), reader.values, reader.knobs, reader.defaults
-    )
+    return Settled(view, tuple(reader.problems), tuple(reader.notes), reader.values, reader.knobs, reader.defaults)
 
 
 def _read_lengths(reader: _Reader) -> None:
@@ -226,7 +210,7 @@ def _read_mask(reader: _Reader) -> dict[str, Value]:
     settings: dict[str, Value] = {}
     for (name, knob), own in zip(mask_knobs(mask).items(), MASKS[mask].knobs, strict=True):
         counts_keys = isinstance(knob, Integer) and knob.unit == TOKENS
-        most = max(knob.low, keys) if counts_keys else None
+        most = max(cast("Integer", knob).low, keys) if counts_keys else None
         value = reader.read(name, knob, knob.default if most is None else min(cast("int", knob.default), most))
         if most is not None and cast("int", value) > most:
             reader.follow(name, most, _FOLLOWS, limit=keys)
@@ -247,96 +231,3 @@ def _fit(reader: _Reader) -> None:
     inside = all(index < cast("int", limit) for index, limit in zip(cell, limits, strict=False))
     if cell and (len(cell) < 2 or not inside):
         reader.follow("cell", (), _CELL)
-
-
-# Only what the tensors depend on tells views apart here: a slider of the mask or the scale finds them ready.
-class _Source(NamedTuple):
-    attention: str
-    input: str
-    text: str
-    context: str
-    length: int
-    key_length: int
-    d_k: int
-    heads: int
-    kv_heads: int
-    dtype: str
-    device: str
-    seed: int
-
-
-def make_call(view: View) -> Call:
-    """Make the attention call of a view: tokens or random vectors, projected by the variant's seeded weights.
-
-    Args:
-        view: A settled view.
-
-    Returns:
-        Query ``[1, heads, length, d_k]``, key and value ``[1, kv_heads, key_length, d_k]`` on the view's device. The
-        tensors are shared between calls and must not be changed.
-    """
-    source = _Source(*(getattr(view, name) for name in _Source._fields))
-    entries = (view.heads * view.length + 2 * view.kv_heads * view.key_length) * view.d_k
-    query, key, value = (_tensors if entries <= KEPT_ENTRIES else _tensors.__wrapped__)(source)
-    return Call(
-        query,
-        key,
-        value,
-        view.build_mask(),
-        align=view.align,
-        scale=view.factor,
-        backend=view.backend,
-        dropout=view.dropout,
-        seed=view.seed,
-    )
-
-
-def run(view: View) -> tuple[Call, Fused | None]:
-    """Give the view's call and, for a fused backend, its result; what is drawn of it does not matter."""
-    entries = view.heads * view.length * view.d_k
-    return (_run if entries <= KEPT_ENTRIES // 4 else _run.__wrapped__)(_bare(view))
-
-
-@lru_cache(maxsize=4)
-def _run(view: View) -> tuple[Call, Fused | None]:
-    call = make_call(view)
-    return call, stages.fused(call)
-
-
-def census(view: View) -> Census | None:
-    """Count what went on in the view's whole call; None where that would be more than a glance of work."""
-    if view.heads * view.length * view.key_length > MOST_COUNTED:
-        return None
-    return _census(_bare(view))
-
-
-@lru_cache(maxsize=16)
-def _census(view: View) -> Census:
-    return stages.census(*run(view))
-
-
-def _bare(view: View) -> View:
-    """Give the view without what only concerns drawing."""
-    return replace(view, stage="weights", head="all", log=False, own_range=False, reduce="max", cell=())
-
-
-@lru_cache(maxsize=8)
-def _tensors(source: _Source) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    heads, kv_heads = source.heads, source.kv_heads
-    variant = VARIANTS[variant_key(heads, kv_heads)]
-    config = variant.config(
-        hidden_size=WIDTH, num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=source.d_k
-    )
-    weights = variant.weights(config, seed=source.seed)
-    own = _input(source, source.text, source.length, 0)
-    context = None if source.attention == "self" else _input(source, source.context, source.key_length, 1)
-    target = {"device": devices.resolve(source.device), "dtype": getattr(torch, source.dtype)}
-    query, key, value = (t.to(**target) for t in variant.project(config, weights, own, context=context))
-    return query, key, value
-
-
-def _input(source: _Source, text: str, length: int, side: int) -> torch.Tensor:
-    """Give the vectors of one side, ``[1, length, WIDTH]``; random input of the keys has a seed of its own."""
-    if source.input == "sentence":
-        return inputs.token_vectors(repeat(inputs.tokenize(text), length), WIDTH, source.seed)[None]
-    return inputs.random_normal((1, length, WIDTH), source.seed + side)

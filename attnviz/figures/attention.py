@@ -49,7 +49,7 @@ def row_bars(
         autorange="reversed",
         tickmode="array",
         tickvals=shown,
-        ticktext=[f"{_literal(labels[index])} · {index}" for index in shown],
+        ticktext=[f"{_literal(labels[int(index)])} · {index}" for index in shown],
         title=y_title,
         automargin=True,
     )

@@ -23,6 +23,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 Tensors = Mapping[str, Tensor]
 
 _BAD = Text("{name} must be {rule}, got {value}.", "{name} 应为{rule}，收到的是 {value}。")
+ONE_OF = Text("one of {valid}", "以下之一：{valid}")
 _AXES = Text("a floating-point tensor with axes [batch, length, {width}]", "浮点张量，各轴为 [批, 长度, {width}]")
 _BATCH = Text("of batch {batch}, as x is", "与 x 的批大小 {batch} 相同的张量")
 
@@ -163,6 +164,17 @@ class Variant(ABC):
         Raises:
             Refusal: If an argument breaks a rule; names the argument, the rule and the value received.
         """
+
+    def pick(self, backend: str | None) -> str:
+        """Give the key of the backend asked for; None is the first.
+
+        Raises:
+            Refusal: If the variant does not run on it; the message lists those that it runs on.
+        """
+        name = self.backends[0] if backend is None else backend
+        if name not in self.backends:
+            raise refuse("backend", ONE_OF.fill(valid=", ".join(self.backends)), repr(name))
+        return name
 
     def scores(self, config: Any, q_len: int, kv_len: int) -> int:
         """Count the scores of one sequence; a variant without a score matrix gives 0."""

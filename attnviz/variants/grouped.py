@@ -10,12 +10,12 @@ from torch import Tensor
 
 from attnviz.backends import BACKENDS
 from attnviz.config import check_divides, divisors
-from attnviz.knobs import Flag, Integer
 from attnviz.masks import Mask
 from attnviz.positions import Position
 from attnviz.score_mods import ScoreMod
-from attnviz.text import Text, same
+from attnviz.text import Text
 from attnviz.variants.base import (
+    ONE_OF,
     AttentionOutput,
     HeadShape,
     Shapes,
@@ -25,13 +25,13 @@ from attnviz.variants.base import (
     draw,
     refuse,
 )
+from attnviz.variants.sizes import BIASES, HEAD_DIM, HEADS, HIDDEN_SIZE, KV_HEADS, V_HEAD_DIM
 
+_SIZES = (HIDDEN_SIZE, HEADS, HEAD_DIM, V_HEAD_DIM, BIASES)
 # Their numbers seed the draws: a new one goes to the end.
 _STREAMS = ("query", "key", "value", "output")
 
 _FIXED = Text("{heads} for {variant}", " {heads}（{variant}）")
-_UNKNOWN = Text("one of {valid}", "以下之一：{valid}")
-_BACKEND = Text("one of {valid}", "以下之一：{valid}")
 _PAST = Text(
     "a cache of this configuration and batch: key {key}, value {value}, with any number of tokens",
     "由同一配置、同一批大小产生的缓存：key {key}、value {value}，token 数任意",
@@ -59,48 +59,6 @@ class GroupedConfig:
     biases: bool = True
 
 
-_KV_HEADS = Integer(
-    "num_key_value_heads",
-    Text("KV heads", "KV 头数"),
-    2,
-    Text("Heads of keys and values; must divide the heads.", "键和值的头数，必须整除头数。"),
-    low=1,
-    high=1024,
-    slider_high=64,
-)
-_SIZES = (
-    Integer(
-        "hidden_size",
-        Text("Model width (hidden_size)", "模型宽度 (hidden_size)"),
-        512,
-        Text("Width of a token vector.", "token 向量的维度。"),
-        low=1,
-        high=65_536,
-        slider_high=8192,
-    ),
-    Integer("num_attention_heads", Text("Heads", "头数"), 8, low=1, high=1024, slider_high=64),
-    Integer(
-        "head_dim",
-        same("d_k (head_dim)"),
-        64,
-        Text("Width of a query and a key in one head.", "一个头里查询与键的维度。"),
-        low=1,
-        high=4096,
-        slider_high=1024,
-    ),
-    Integer(
-        "v_head_dim",
-        same("d_v (v_head_dim)"),
-        64,
-        Text("Width of a value in one head.", "一个头里值的维度。"),
-        low=1,
-        high=4096,
-        slider_high=1024,
-    ),
-    Flag("biases", Text("Biases", "偏置"), True, Text("Each projection adds a vector.", "每个投影加上一个向量。")),
-)
-
-
 @dataclass(frozen=True)
 class Grouped(Variant):
     """Attention whose query heads share KV heads: query head i uses KV head ``i // (heads // kv_heads)``.
@@ -124,10 +82,10 @@ class Grouped(Variant):
         Raises:
             Refusal: If a size breaks a rule; names the size, the rule and the value received.
         """
-        knobs = {knob.name: knob for knob in (*_SIZES, _KV_HEADS)}
+        knobs = {knob.name: knob for knob in (*_SIZES, KV_HEADS)}
         for name in sizes:
             if name not in knobs:
-                raise refuse("size", _UNKNOWN.fill(valid=", ".join(knobs)), repr(name))
+                raise refuse("size", ONE_OF.fill(valid=", ".join(knobs)), repr(name))
         given: dict[str, Any] = {name: knobs[name].parse(raw) for name, raw in sizes.items() if raw is not None}
         heads = given.get("num_attention_heads", 8)
         width = given.get("hidden_size", 512)
@@ -276,15 +234,12 @@ class Grouped(Variant):
         )
         if cache is not None:
             key, value = torch.cat((cache["key"], key), dim=2), torch.cat((cache["value"], value), dim=2)
-        name = self.backends[0] if backend is None else backend
-        if name not in self.backends:
-            raise refuse("backend", _BACKEND.fill(valid=", ".join(self.backends)), repr(name))
         bias = softcap = None
         if score_mod is not None:
             shape = (config.num_attention_heads, query.shape[2], key.shape[2])
             bias, softcap, factor = score_mod.terms(*shape, align=align, dtype=query.dtype, device=query.device)
             scale = (config.head_dim**-0.5 if scale is None else scale) * factor
-        core = BACKENDS[name].attend(
+        core = BACKENDS[self.pick(backend)].attend(
             query, key, value, allowed=allowed, align=align, bias=bias, scale=scale, softcap=softcap
         )
         output = _apply(weights, "output", core.output.transpose(1, 2).flatten(2))
@@ -333,7 +288,7 @@ ENTRIES = (
             "若干查询头共用一组键和值：缓存更小，运算量不变。",
         ),
         "https://arxiv.org/abs/2305.13245",
-        (*_SIZES, _KV_HEADS),
+        (*_SIZES, KV_HEADS),
         _BACKENDS,
     ),
     Grouped(

@@ -9,7 +9,8 @@ from attnviz.backends import BACKENDS
 from attnviz.pictures import Picture
 from attnviz.stages import STAGES, Call, Fused
 from attnviz.text import Refusal, Text
-from attnviz.view import View, run, settle
+from attnviz.view import View, settle
+from attnviz.view_run import run
 from pages.ui.heatmap.frame import Axis, Grid, Map, pack
 from pages.ui.translate import say
 
@@ -60,7 +61,9 @@ def _axis(view: View, dim: str, span: tuple[int, int], language: str) -> Axis:
     return Axis(dim, say(language, f"attention.axis.{dim}"), span[1] - span[0], span[0], tokens)
 
 
-def _maps(view: View, picture: Picture, keys: tuple[str, ...], titles: tuple[str, ...], language: str) -> tuple[Map, ...]:
+def _maps(
+    view: View, picture: Picture, keys: tuple[str, ...], titles: tuple[str, ...], language: str
+) -> tuple[Map, ...]:
     """Turn a picture's arrays into maps with axes, colours and ranges."""
     stage, request = STAGES[picture.request.stage], picture.request
     assert request.rows is not None and request.cols is not None
@@ -245,9 +248,7 @@ def cell(params: Mapping[str, str]) -> dict[str, object]:
     call, ran = run(view)
     row, col = (_index(params, name, _extent(call, stage, axis)) for axis, name in enumerate(("row", "col")))
     heads = (strip_head(view),) if strip else view.drawn_heads if view.head == "mean" else (int(params["map"]),)
-    asked = pictures.Request(
-        stage, heads, 1, "max", view.head == "mean" and not strip, (row, row + 1), (col, col + 1)
-    )
+    asked = pictures.Request(stage, heads, 1, "max", view.head == "mean" and not strip, (row, row + 1), (col, col + 1))
     picture = pictures.draw(call, [asked], ran).pictures[0]
     state = stages.VALUE if picture.state is None else int(picture.state[0, 0, 0])
     return {"value": np.format_float_positional(picture.values[0, 0, 0], trim="-") if state == stages.VALUE else "",

@@ -1,16 +1,15 @@
-"""The parts of the attention page: controls, picture, numbers, words."""
+"""The upper part of the attention page: controls, picture and the selected row."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import streamlit as st
 
-from attnviz import units
+from attnviz.census import row_detail
 from attnviz.figures.attention import row_bars
-from attnviz.guard import Prediction
 from attnviz.settings import mask_knobs
-from attnviz.stages import STAGES, Census, Fused, row_detail
-from attnviz.view import census, run
+from attnviz.stages import STAGES
+from attnviz.view_run import run
 from pages.ui import attention_picture, layout
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
@@ -19,14 +18,6 @@ from pages.ui.translate import table
 
 PICTURE_HEIGHT = 420
 STRIP_HEIGHT = 420
-SOURCES = (
-    ("Vaswani et al. 2017, Attention Is All You Need, §3.2", "https://arxiv.org/abs/1706.03762"),
-    ("Ainslie et al. 2023, GQA", "https://arxiv.org/abs/2305.13245"),
-    ("Shazeer 2019, Fast Transformer Decoding (MQA)", "https://arxiv.org/abs/1911.02150"),
-    ("torch.nn.functional.scaled_dot_product_attention",
-     "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html"),
-    ("Dao et al. 2022, FlashAttention", "https://arxiv.org/abs/2205.14135"),
-)  # fmt: skip
 
 
 def side_controls(panel: Panel) -> None:
@@ -160,11 +151,14 @@ def row(panel: Panel) -> None:
         st.warning(panel.title("row.no_key"))
     elif not np.isfinite(detail.total):
         st.warning(panel.title("row.not_finite", dtype=view.dtype))
-    columns = st.columns(3)
-    columns[0].metric(panel.title("row.sum"), f"{detail.total:.6g}")
-    columns[1].metric(panel.title("row.entropy"), f"{detail.entropy:.3f}", help=panel.title("row.nats"))
-    columns[2].metric(
-        panel.title("row.effective"), f"{detail.effective_keys:.2f}", help=panel.title("row.effective_help")
+    st.markdown(
+        panel.title(
+            "row.summary",
+            sum=f"{detail.total:.6g}",
+            entropy=f"{detail.entropy:.4g}",
+            effective=f"{detail.effective_keys:.4g}",
+        ),
+        help=panel.title("row.effective_help"),
     )
     if view.dropout > 0:
         st.caption(panel.title("row.dropout", factor=f"{1 / (1 - view.dropout):.4g}"))
@@ -180,59 +174,3 @@ def row(panel: Panel) -> None:
     )
     st.plotly_chart(figure, key="attention.row", config={"displayModeBar": False})
     st.button(panel.title("row.clear"), on_click=lambda: panel.set("cell", None), key="attention.clear")
-
-
-def numbers(panel: Panel, prediction: Prediction) -> None:
-    """Show what the view takes, and that a fused kernel used the very weights that are drawn."""
-    view = panel.settled.view
-    call, ran = run(view)
-    st.subheader(panel.title("numbers.title"), anchor=False)
-    columns = st.columns(4)
-    parts = {name: units.binary_bytes(getattr(prediction, name)) for name in ("inputs", "kept", "block")}
-    columns[0].metric(
-        panel.title("numbers.taken"), units.binary_bytes(prediction.total), help=panel.title("numbers.taken_help", **parts)
-    )
-    scores = view.heads * view.length * view.key_length * call.query.element_size()
-    columns[1].metric(
-        panel.title("numbers.scores"), units.binary_bytes(scores), help=panel.title("numbers.scores_help")
-    )
-    columns[2].metric(
-        panel.title("numbers.work"), units.flops(prediction.flops), help=panel.title("numbers.work_help")
-    )
-    counted = census(view)
-    if counted is not None and counted.difference is not None:
-        columns[3].metric(
-            panel.title("numbers.difference"),
-            f"{counted.difference:.2e}",
-            help=panel.title("numbers.difference_help"),
-        )
-    for note in _remarks(panel, ran, counted):
-        st.caption(note)
-
-
-def _remarks(panel: Panel, ran: Fused | None, counted: Census | None) -> list[str]:
-    """Say what else happened: the kernel that ran, rows out of range or without a key, weights that underflowed."""
-    view = panel.settled.view
-    said = [] if ran is None else [panel.title("numbers.kernel", kernel=ran.kernel)]
-    if counted is None:
-        return said
-    if counted.not_finite:
-        said.append(panel.title("numbers.overflow", rows=units.count(counted.not_finite), dtype=view.dtype))
-    if counted.no_key:
-        said.append(panel.title("numbers.no_key", rows=units.count(counted.no_key)))
-    if counted.underflowed:
-        said.append(panel.title("numbers.underflow", cells=units.count(counted.underflowed), dtype=view.dtype))
-    return said
-
-
-def explanation(panel: Panel) -> None:
-    """Say in words what the picture shows, where the input comes from, and the sources."""
-    view = panel.settled.view
-    st.subheader(panel.title("words.title"), anchor=False)
-    st.markdown(panel.title("words.qkv"))
-    st.markdown(panel.title("words.steps"))
-    st.markdown(panel.title("words.heads"))
-    if "window" in panel.settled.knobs:
-        st.markdown(panel.title("words.window"))
-    st.caption(panel.title("untrained") if view.input == "sentence" else panel.title("random", seed=view.seed))
-    layout.sources(panel.language, SOURCES)

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import streamlit as st
 
-from attnviz.knobs import Choice, Flag, Integer, Knob, Lengths, Number, Value, Words
+from attnviz.knobs import Choice, Flag, Integer, Lengths, Number, Value, Words
 from attnviz.text import Refusal
 from attnviz.view import Settled
 from pages.ui import link
@@ -138,6 +138,7 @@ class Panel:
         """
         knob = self.settled.knobs[name]
         places: dict[str, Any]
+        limits: dict[str, Any]
         if isinstance(knob, Integer):
             top = high or knob.slider_high or knob.high
             allowed = [stop for stop in stops or knob.stops or () if stop <= top]

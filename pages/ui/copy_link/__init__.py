@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import streamlit as st
+from streamlit.components.v2 import component
 
 _HTML = '<button type="button"></button><span role="status"></span>'
 _CSS = """
@@ -17,7 +17,7 @@ button:hover { border-color: var(--st-primary-color); color: var(--st-primary-co
 button:focus-visible { outline: 2px solid var(--st-primary-color); outline-offset: 2px; }
 span { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 """
-_component = st.components.v2.component(
+_component = component(
     "attnviz_copy_link", html=_HTML, css=_CSS, js=(Path(__file__).parent / "copy_link.js").read_text(encoding="utf-8")
 )
 

@@ -52,7 +52,10 @@ _HTML = """
 """
 
 _CSS = """
-.heatmap { font-family: var(--st-font); color: var(--st-text-color); font-size: 0.875rem; line-height: 1.4; }
+.heatmap {
+  font-family: var(--st-font); font-size: calc(0.875rem * var(--scale, 1)); line-height: 1.4;
+  color: var(--st-text-color);
+}
 .stage {
   position: relative; touch-action: pan-x pan-y pinch-zoom; user-select: none; -webkit-user-select: none;
   cursor: crosshair; outline: none; border-radius: 2px;
@@ -63,14 +66,14 @@ canvas { display: block; position: absolute; top: 0; left: 0; }
 .tip {
   position: absolute; z-index: 5; pointer-events: none; width: max-content; max-width: 20rem;
   padding: 0.375rem 0.625rem; background: var(--st-background-color); color: var(--st-text-color);
-  border: 1px solid var(--st-border-color); border-radius: var(--st-base-radius); font-size: 0.9375rem;
+  border: 1px solid var(--st-border-color); border-radius: var(--st-base-radius); font-size: 1.0714em;
   white-space: pre-wrap; overflow-wrap: anywhere; box-shadow: 0 2px 8px rgb(0 0 0 / 20%);
 }
-.tip strong { display: block; font-size: 1.25rem; font-variant-numeric: tabular-nums; }
+.tip strong { display: block; font-size: 1.3333em; font-variant-numeric: tabular-nums; }
 .note, .caption { color: color-mix(in srgb, var(--st-text-color) 75%, var(--st-background-color)); }
-.note { font-size: 0.8125rem; }
+.note { font-size: 0.875em; }
 .reset {
-  position: absolute; right: 0; top: 0; font: inherit; font-size: 0.8125rem; padding: 0 0.5rem; cursor: pointer;
+  position: absolute; right: 0; top: 0; font: inherit; padding: 0 0.5em; cursor: pointer;
   background: var(--st-background-color); color: var(--st-text-color);
   border: 1px solid var(--st-border-color); border-radius: var(--st-base-radius);
 }
@@ -83,6 +86,7 @@ canvas { display: block; position: absolute; top: 0; left: 0; }
 }
 .chosen strong { font-variant-numeric: tabular-nums; }
 .legend { display: flex; flex-wrap: wrap; gap: 0 1rem; }
+.legend:empty { display: none; }
 .legend canvas { position: static; display: inline-block; margin-right: 0.375rem; vertical-align: -0.125rem; }
 .heatmap[data-picks="map"] .stage { cursor: pointer; }
 .heatmap[data-picks="map"] .under, .caption:empty, .problem:empty { display: none; }

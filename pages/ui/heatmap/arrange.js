@@ -35,13 +35,14 @@ const niceStep = least => {
   }
 }
 
-// What a person could not see is shown by a sign of its own.
+// What a person could not see, or would see turned around, is shown by a sign of its own.
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g
 function visible(token) {
-  if (token !== "" && token.trim() === "" && !/[\t\n\r]/.test(token)) return "␣".repeat(token.length)
-  return token.replace(/[\u0000-\u001f\u007f]/g, sign => {
+  if (/^ +$/.test(token)) return "␣".repeat(token.length)
+  return token.replace(UNSEEN, sign => {
     if (sign === "\t") return "⇥"
     if (sign === "\n" || sign === "\r") return "↵"
-    return sign === "\u007f" ? "␡" : String.fromCharCode(0x2400 + sign.charCodeAt(0))
+    return `⟨${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`
   })
 }
 
@@ -95,7 +96,8 @@ class Ruler {
 function labelPlan(ruler, axis, cell, em, across) {
   const line = em * 1.2
   if (!across) return { step: niceStep(line / cell), turned: false }
-  const widest = ruler.widest(axis) + 6
+  const name = ruler.widest(axis)
+  const widest = name + (name > 1.5 * em || !axis.tokens ? 6 : 3)
   if (widest <= cell) return { step: 1, turned: false }
   if (!axis.tokens || widest <= 2.4 * em) return { step: niceStep(widest / cell), turned: false }
   return { step: niceStep(line / cell), turned: true }
@@ -154,13 +156,15 @@ function arrange({ maps, width, height, em, ruler, strip }) {
       let tallest = 0
       const from = line * plan.columns
       const sizes = maps.slice(from, from + plan.columns).map(map => boxIn(map, plan.w, plan.h, bounds))
-      const named = maps.map(map => ruler.width(map.title))
-      const pitch = Math.min(plan.w, Math.max(...sizes.map(size => size.w), ...(strip ? named : [])))
-      sizes.forEach(({ w, h }, i) => {
-        const x = Math.round(left + i * (pitch + GAP))
-        boxes.push({ x, y: y + title, w, h, line, column: i, slot: Math.floor(pitch) })
-        tallest = Math.max(tallest, h)
-        used = Math.max(used, x + w)
+      // Thumbnails on one line close up; where there are more lines, they stand below each other.
+      const wide = size => (strip && plan.lines > 1 ? plan.w : size.w)
+      let x = left
+      sizes.forEach((size, i) => {
+        const room = strip ? Math.min(plan.w, Math.max(wide(size), ruler.width(maps[from + i].title) + 4)) : size.w
+        boxes.push({ x: Math.round(x), y: y + title, w: size.w, h: size.h, line, column: i, slot: Math.floor(room) })
+        tallest = Math.max(tallest, size.h)
+        used = Math.max(used, x + size.w)
+        x += room + GAP
       })
       y += title + tallest + (line < plan.lines - 1 ? GAP / 2 : 0)
     }
@@ -198,7 +202,11 @@ const power = exponent => `10${exponent < 0 ? "⁻" : ""}${[...String(Math.abs(e
 function barTicks(map, length, room) {
   const { low, high } = map
   if (!(high > low)) return [[0.5, short(low, 4)]]
-  const ends = [[0, short(low)], [1, short(high)]]
+  const end = value => {
+    const exponent = Math.log10(value)
+    return map.log && Math.abs(exponent) >= 2 && Number.isInteger(exponent) ? power(exponent) : short(value)
+  }
+  const ends = [[0, end(low)], [1, end(high)]]
   const inner = []
   if (map.log) {
     const [first, last] = [Math.log10(low), Math.log10(high)]

@@ -75,6 +75,7 @@ class Heatmap {
     const { stage } = this.parts
     if (this.words.keys_help && config.picks === "cell") stage.setAttribute("aria-description", this.words.keys_help)
     this.root.dataset.picks = config.picks
+    this.root.style.setProperty("--scale", config.scale)
     this.retheme()
     if (!this.maps.length || (fresh && !this.group.pending)) this.take(frame)
   }
@@ -139,7 +140,7 @@ class Heatmap {
     this.maps = maps
     this.grid = grid
     this.sharp.clear()
-    this.exact.clear()
+    this.exact = new Map()
     for (const shape of this.zooms.keys()) if (!maps.some(map => shapeOf(map) === shape)) this.zooms.delete(shape)
     this.draw()
     this.caption()
@@ -199,7 +200,7 @@ class Heatmap {
     const { stage } = this.parts
     const width = Math.max(60, stage.clientWidth)
     const ratio = devicePixelRatio || 1
-    const em = Math.max(13, 0.8125 * this.theme.em) * (this.config.scale ?? 1)
+    const em = Math.max(13, 0.8125 * this.theme.em) * this.config.scale
     this.ruler ??= new Ruler(this.base, `${em}px ${this.theme.font}`)
     if (this.ratio !== ratio) this.patterns = null
     Object.assign(this, { ratio, em, width, labels: [] })
@@ -222,6 +223,9 @@ class Heatmap {
       this.drawBar()
     }
     this.drawLegend()
+    const { frame } = this.layout
+    const used = frame.narrow === false && !this.strip ? frame.right + BAR + 16 + 4 * em : width
+    this.parts.reset.style.right = `${Math.max(0, width - used)}px`
     this.parts.reset.hidden = this.zooms.size === 0
     this.root.dataset.zoomed = String(this.zooms.size > 0)
     this.root.attnvizLayout = {
@@ -523,11 +527,16 @@ class Heatmap {
     if (pooled(cell.shown) || cell.code > BELOW) return this.tip(cell, this.spoken(cell))
     this.tip(cell, known ?? this.spoken(cell), known !== undefined)
     if (known !== undefined) return
-    this.resting = setTimeout(async () => {
-      const value = await this.ask(cell.map, cell.row.first, cell.col.first)
-      const now = this.hover && this.at(...this.hover)
-      if (value && now && now.map === cell.map && now.r === cell.r && now.c === cell.c) this.tip(cell, value, true)
-    }, REST_MS)
+    this.resting = setTimeout(() => this.refine(cell, 3), REST_MS)
+  }
+
+  // Another question may overtake this one, so it is asked again while the pointer stays.
+  async refine(cell, again) {
+    const value = await this.ask(cell.map, cell.row.first, cell.col.first)
+    const now = this.hover && this.at(...this.hover)
+    if (!now || now.map !== cell.map || now.r !== cell.r || now.c !== cell.c) return
+    if (value !== null) this.tip(cell, value, true)
+    else if (again && this.group?.live) this.resting = setTimeout(() => this.refine(cell, again - 1), RETRY_MS)
   }
 
   question(map, row, col) {
@@ -537,10 +546,14 @@ class Heatmap {
   // The exact value of one cell as text; null when it cannot be had now.
   async ask(map, row, col) {
     const question = this.question(map, row, col)
-    const { exact, frames } = this
+    const { exact } = this
     if (exact.has(question)) return exact.get(question)
-    const got = await this.group?.cell(this.config.part, map.key, row, col)
-    if (!got || this.frames !== frames) return null
+    const asked = this.asked?.question === question && this.asked.exact === exact
+    if (!asked) this.asked = { question, exact, answer: this.group?.cell(this.config.part, map.key, row, col) }
+    const mine = this.asked
+    const got = await mine.answer
+    if (this.asked === mine) this.asked = null
+    if (!got || this.exact !== exact) return null
     const value = String(got.value) || this.words[got.state === 2 ? "no_key" : "masked"]
     exact.set(question, value)
     return value
@@ -720,7 +733,7 @@ class Heatmap {
     const ask = async again => {
       const value = await this.ask(map, row, col)
       if (!this.maps.includes(map) || this.selected()?.row !== row || this.selected().col !== col) return
-      if (value) say(value, true)
+      if (value !== null) say(value, true)
       else if (again && this.group?.live) this.asking = setTimeout(ask, RETRY_MS, again - 1)
     }
     this.asking = setTimeout(ask, REST_MS, 3)
@@ -844,13 +857,26 @@ class Heatmap {
     const r = edge(row, shown.row_axis, shown.pool[0], top, bottom, box.h)
     const c = edge(col, shown.col_axis, shown.pool[1], left, right, box.w)
     const colour = firm ? this.theme.accent : this.theme.text
-    if (r) this.outline(box.x, box.y + r[0], box.w, r[1], colour, firm ? 1.5 : 1)
-    if (c) this.outline(box.x + c[0], box.y, c[1], box.h, colour, firm ? 1.5 : 1)
+    if (r) this.rails(box.x, box.y + r[0], box.w, r[1], colour, firm)
+    if (c) this.rails(box.x + c[0], box.y, c[1], box.h, colour, firm)
     if (r && c) {
-      this.outline(box.x + c[0], box.y + r[0], c[1], r[1], colour, firm ? (own ? 3 : 2) : 2)
+      const grown = Math.max(0, 7 - Math.min(r[1], c[1])) / 2
+      const [w, h] = [c[1] + 2 * grown, r[1] + 2 * grown]
+      this.outline(box.x + c[0] - grown, box.y + r[0] - grown, w, h, colour, own ? 3 : 2)
     }
     const kept = this.root.attnvizMarks[firm ? "selected" : "crosshair"]
     if (r || c) kept.push({ map: map.key, row: r && [box.y + r[0], r[1]], col: c && [box.x + c[0], c[1]] })
+  }
+
+  // A row or a column between two lines; where it is thin they keep off it, for what it shows is what matters.
+  rails(x, y, w, h, colour, firm) {
+    if (Math.min(w, h) >= 6) return this.outline(x, y, w, h, colour, firm ? 1.5 : 1)
+    const { over } = this
+    over.fillStyle = css(colour)
+    over.globalAlpha = firm ? 1 : 0.7
+    if (w > h) for (const at of [y - 2, y + h + 1]) over.fillRect(x, at, w, 1)
+    else for (const at of [x - 2, x + w + 1]) over.fillRect(at, y, 1, h)
+    over.globalAlpha = 1
   }
 
   // A line in a casing of the page's colour, so that it shows on any cell.

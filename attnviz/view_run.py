@@ -1,0 +1,125 @@
+"""What a view computes: its tensors, its call, and what can be counted about it; kept for the next slider move."""
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+
+from attnviz import census as counts
+from attnviz import device as devices
+from attnviz import inputs, stages
+from attnviz.census import Census
+from attnviz.stages import Call, Fused
+from attnviz.variants import VARIANTS
+from attnviz.variants.grouped import GroupedConfig
+from attnviz.view import View, repeat, variant_key
+
+# Width of a token's vector before projection; independent of heads and d_k, so that neither slider changes the input.
+WIDTH = 256
+# Query, key and value of up to this many entries (32 MiB in float32) are kept for the next slider move.
+KEPT_ENTRIES = 2**23
+# Up to this many scores the whole call is gone through once more to count what went on in it.
+MOST_COUNTED = 2**24
+
+
+# Only what the tensors depend on tells views apart here: a slider of the mask or the scale finds them ready.
+class _Source(NamedTuple):
+    attention: str
+    input: str
+    text: str
+    context: str
+    length: int
+    key_length: int
+    d_k: int
+    heads: int
+    kv_heads: int
+    dtype: str
+    device: str
+    seed: int
+
+
+def make_call(view: View) -> Call:
+    """Make the attention call of a view: tokens or random vectors, projected by the variant's seeded weights.
+
+    Args:
+        view: A settled view.
+
+    Returns:
+        Query ``[1, heads, length, d_k]``, key and value ``[1, kv_heads, key_length, d_k]`` on the view's device. The
+        tensors are shared between calls and must not be changed.
+    """
+    source = _Source(*(getattr(view, name) for name in _Source._fields))
+    entries = (view.heads * view.length + 2 * view.kv_heads * view.key_length) * view.d_k
+    query, key, value = (_tensors if entries <= KEPT_ENTRIES else _tensors.__wrapped__)(source)
+    return Call(
+        query,
+        key,
+        value,
+        view.build_mask(),
+        align=view.align,
+        scale=view.factor,
+        backend=view.backend,
+        dropout=view.dropout,
+        seed=view.seed,
+    )
+
+
+def run(view: View) -> tuple[Call, Fused | None]:
+    """Give the view's call and, for a fused backend, its result; what is drawn of it does not matter."""
+    entries = view.heads * view.length * view.d_k
+    return (_run if entries <= KEPT_ENTRIES // 4 else _run.__wrapped__)(_bare(view))
+
+
+@lru_cache(maxsize=4)
+def _run(view: View) -> tuple[Call, Fused | None]:
+    call = make_call(view)
+    return call, stages.fused(call)
+
+
+def census(view: View) -> Census | None:
+    """Count what went on in the view's whole call; None where that would be more than a glance of work."""
+    if view.heads * view.length * view.key_length > MOST_COUNTED:
+        return None
+    return _census(_bare(view))
+
+
+@lru_cache(maxsize=16)
+def _census(view: View) -> Census:
+    return counts.census(*run(view))
+
+
+def _bare(view: View) -> View:
+    """Give the view without what only concerns drawing."""
+    return replace(view, stage="weights", head="all", log=False, own_range=False, reduce="max", cell=())
+
+
+def make_config(view: View) -> GroupedConfig:
+    """Give the sizes of the view's layer, as its variant takes them."""
+    return _config(view.heads, view.kv_heads, view.d_k)
+
+
+def _config(heads: int, kv_heads: int, d_k: int) -> GroupedConfig:
+    return VARIANTS[variant_key(heads, kv_heads)].config(
+        hidden_size=WIDTH, num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=d_k
+    )
+
+
+@lru_cache(maxsize=8)
+def _tensors(source: _Source) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    heads, kv_heads = source.heads, source.kv_heads
+    variant = VARIANTS[variant_key(heads, kv_heads)]
+    config = _config(heads, kv_heads, source.d_k)
+    weights = variant.weights(config, seed=source.seed)
+    own = _input(source, source.text, source.length, 0)
+    context = None if source.attention == "self" else _input(source, source.context, source.key_length, 1)
+    target = {"device": devices.resolve(source.device), "dtype": getattr(torch, source.dtype)}
+    query, key, value = (t.to(**target) for t in variant.project(config, weights, own, context=context))
+    return query, key, value
+
+
+def _input(source: _Source, text: str, length: int, side: int) -> torch.Tensor:
+    """Give the vectors of one side, ``[1, length, WIDTH]``; random input of the keys has a seed of its own."""
+    if source.input == "sentence":
+        return inputs.token_vectors(repeat(inputs.tokenize(text), length), WIDTH, source.seed)[None]
+    return inputs.random_normal((1, length, WIDTH), source.seed + side)

@@ -1,0 +1,133 @@
+"""The lower part of the attention page: what it takes, the same in plain PyTorch, words and sources."""
+
+import streamlit as st
+
+from attnviz import inputs, units
+from attnviz.backends import BACKENDS
+from attnviz.census import Census
+from attnviz.cost import cost
+from attnviz.guard import Prediction
+from attnviz.snippet import attention_snippet
+from attnviz.stages import Fused
+from attnviz.view import View
+from attnviz.view_run import census, make_config, run
+from pages.ui import layout
+from pages.ui.controls import Panel
+
+SOURCES = (
+    ("Vaswani et al. 2017, Attention Is All You Need, §3.2", "https://arxiv.org/abs/1706.03762"),
+    ("Ainslie et al. 2023, GQA", "https://arxiv.org/abs/2305.13245"),
+    ("Shazeer 2019, Fast Transformer Decoding (MQA)", "https://arxiv.org/abs/1911.02150"),
+    ("torch.nn.functional.scaled_dot_product_attention",
+     "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html"),
+    ("Dao et al. 2022, FlashAttention", "https://arxiv.org/abs/2205.14135"),
+)  # fmt: skip
+
+
+def numbers(panel: Panel, prediction: Prediction) -> None:
+    """Show what the view takes, and that a fused kernel used the very weights that are drawn."""
+    view = panel.settled.view
+    _, ran = run(view)
+    st.subheader(panel.title("numbers.title"), anchor=False)
+    columns = st.columns(4 if ran is None else 5)
+    parts = {name: units.binary_bytes(getattr(prediction, name)) for name in ("inputs", "kept", "block")}
+    columns[0].metric(
+        panel.title("numbers.taken"),
+        units.binary_bytes(prediction.total),
+        help=panel.title("numbers.taken_help", **parts),
+    )
+    whole = cost(
+        view.variant,
+        make_config(view),
+        q_len=view.length,
+        kv_len=view.key_length,
+        dtype=view.dtype,
+        backend=view.backend,
+        cross=view.attention == "cross",
+        masked=not view.build_mask().is_full,
+    )
+    label = BACKENDS[view.backend].label.say(panel.language)
+    columns[1].metric(
+        panel.title("numbers.whole", backend=label),
+        units.binary_bytes(whole.peak_bytes),
+        help=panel.title("numbers.whole_help", blocks=prediction.blocks),
+    )
+    columns[2].metric(
+        panel.title("numbers.scores"), units.binary_bytes(whole.score_bytes), help=panel.title("numbers.scores_help")
+    )
+    columns[3].metric(panel.title("numbers.work"), units.flops(prediction.flops), help=panel.title("numbers.work_help"))
+    counted = census(view)
+    if counted is not None and counted.difference is not None:
+        columns[4].metric(
+            panel.title("numbers.difference"),
+            f"{counted.difference:.2e}",
+            help=panel.title("numbers.difference_help"),
+        )
+    for note in _remarks(panel, ran, counted):
+        st.caption(note)
+
+
+def _remarks(panel: Panel, ran: Fused | None, counted: Census | None) -> list[str]:
+    """Say what else happened: the kernel that ran, rows out of range or without a key, weights that underflowed."""
+    view = panel.settled.view
+    said = [] if ran is None else [panel.title("numbers.kernel", kernel=ran.kernel)]
+    if counted is None:
+        return said
+    if counted.not_finite:
+        said.append(panel.title("numbers.overflow", rows=units.count(counted.not_finite), dtype=view.dtype))
+    if counted.no_key:
+        said.append(panel.title("numbers.no_key", rows=units.count(counted.no_key)))
+    if counted.underflowed:
+        said.append(panel.title("numbers.underflow", cells=units.count(counted.underflowed), dtype=view.dtype))
+    return said
+
+
+def snippet(panel: Panel) -> None:
+    """Show the plain PyTorch that gives this view's output."""
+    view = panel.settled.view
+    with st.expander(panel.title("snippet.title"), icon=":material/code:"):
+        st.markdown(panel.title("snippet.lead"))
+        st.code(code(view), language="python")
+
+
+def code(view: View) -> str:
+    """Give the script of a view."""
+    return attention_snippet(
+        make_config(view),
+        seed=view.seed,
+        q_len=view.length,
+        kv_len=view.key_length,
+        tokens=view.tokens("query"),
+        context=view.tokens("key") if view.attention == "cross" else None,
+        cross=view.attention == "cross",
+        mask=view.mask,
+        mask_settings=dict(view.mask_settings),
+        align=view.align,
+        scale=None if view.scale == "auto" else view.factor,
+        backend=view.backend,
+        dtype=view.dtype,
+        dropout=view.dropout,
+    )
+
+
+def explanation(panel: Panel) -> None:
+    """Say in words what the picture shows, where the input comes from, and the sources."""
+    st.subheader(panel.title("words.title"), anchor=False)
+    st.markdown(panel.title("words.qkv"))
+    st.markdown(panel.title("words.steps"))
+    st.markdown(panel.title("words.heads"))
+    if "window" in panel.settled.knobs:
+        st.markdown(panel.title("words.window"))
+    st.caption(_origin(panel))
+    layout.sources(panel.language, SOURCES)
+
+
+def _origin(panel: Panel) -> str:
+    """Say where the input comes from, and that nothing is trained."""
+    view = panel.settled.view
+    if view.input != "sentence":
+        return panel.title("random", seed=view.seed)
+    own = len(inputs.tokenize(view.text))
+    if 0 < own < view.length:
+        return panel.title("untrained") + " " + panel.title("repeats", tokens=own, length=units.count(view.length))
+    return panel.title("untrained")
