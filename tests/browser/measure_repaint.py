@@ -7,7 +7,6 @@ controls, measured in turns with ours (``apps/plotly_app.py``).
 
 import argparse
 import os
-import signal
 import statistics
 import sys
 import time
@@ -135,8 +134,10 @@ class Bench:
         for _ in range(3):
             begun = time.perf_counter()
             server = Server("app.py")
-            cold.append(self._visit(server.url, begun))
-            server.stop()
+            try:
+                cold.append(self._visit(server.url, begun))
+            finally:
+                server.stop()
         for _ in range(5):
             later.append(self._visit(self.app.url, time.perf_counter()))
         measured = f"{statistics.median(cold):.2f} / {statistics.median(later):.2f} s"
@@ -195,8 +196,6 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15, help="updates measured per row (default 15)")
     parser.add_argument("--rows", nargs="*", default=ROWS, choices=ROWS, help="only these rows")
     asked = parser.parse_args()
-    # Ended from outside, it still stops its servers.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     app, plotly = Server("app.py"), Server("tests/browser/apps/plotly_app.py")
     rows: list[Row] = []
     try:

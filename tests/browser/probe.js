@@ -4,6 +4,14 @@
   const probe = { input: 0, move: 0, release: 0, paints: [], touched: 0, host: null }
   const waiting = []
 
+  // A page that never draws must not hold up the measurement for ever.
+  function within(start) {
+    return new Promise((resolve, reject) => {
+      setTimeout(() => reject(new Error("nothing was painted within 30 s")), 30000)
+      start(resolve)
+    })
+  }
+
   function afterPaint(done) {
     requestAnimationFrame(() => {
       const channel = new MessageChannel()
@@ -40,7 +48,7 @@
 
   // The largest heatmap of the page, once it has painted; from then on its every frame is noted.
   probe.attach = () =>
-    new Promise(resolve => {
+    within(resolve => {
       const look = () => {
         const host = hosts().sort((a, b) => area(b) - area(a))[0]
         if (!host || !area(host)) return requestAnimationFrame(look)
@@ -61,7 +69,7 @@
   }
 
   probe.watchTitle = () =>
-    new Promise(resolve => {
+    within(resolve => {
       let last = null
       const look = () => {
         const title = document.querySelector(".gtitle")?.textContent
@@ -81,15 +89,13 @@
     new MutationObserver(seen).observe(main, { subtree: true, childList: true, characterData: true })
   }
 
-  // Wait for a paint beyond the first `count` that comes after the input.
+  // The milliseconds to the first paint beyond the first `count` that comes after the input.
   probe.after = count =>
-    new Promise((resolve, reject) => {
-      const limit = setTimeout(() => reject(new Error("nothing was painted within 20 s")), 20000)
+    within(resolve => {
       const check = () => {
         const paint = probe.paints.slice(count).find(({ t }) => t > probe.input)
-        if (!paint) return waiting.push(check)
-        clearTimeout(limit)
-        resolve(paint.t - probe.input)
+        if (paint) resolve(paint.t - probe.input)
+        else waiting.push(check)
       }
       check()
     })

@@ -1,5 +1,6 @@
 """Start the app, or a small test app, as a person does: ``python -m streamlit run``."""
 
+import ctypes
 import os
 import signal
 import socket
@@ -9,11 +10,12 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 START_LIMIT_S = 60.0
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def free_port() -> int:
@@ -21,6 +23,14 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _die_with_parent() -> Callable[[], object] | None:
+    """Give what a server runs before it starts so that it ends when the tests are killed; Linux alone can do this."""
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None)  # loaded here: after the fork nothing may be
+    return lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Server:
@@ -52,6 +62,7 @@ class Server:
             stdout=handle,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=_die_with_parent(),
         )
         os.close(handle)
         self._wait()
