@@ -5,7 +5,7 @@ import gc
 import streamlit as st
 import torch
 
-from pages.ui import live_figures
+from pages.ui import layout, live_figures
 
 # Two torch threads spin against the server's own; one keeps a slider's answer steady.
 torch.set_num_threads(1)
@@ -15,4 +15,4 @@ torch.set_num_threads(1)
 gc.collect()
 gc.freeze()
 
-app = st.App("pages/router.py", routes=live_figures.routes)
+app = st.App("pages/router.py", routes=live_figures.routes, on_script_error=layout.failed)

@@ -11,10 +11,6 @@ from attnviz.backends import Backend
 from attnviz.config import check_size, dtype_size
 from attnviz.variants import VARIANTS, Variant
 
-_BACKEND = Text(
-    "backend must be one of {options}, got {value!r}.", "backend 应为以下之一：{options}，收到的是 {value!r}。"
-)
-
 
 @dataclass(frozen=True)
 class Cost:

@@ -1,7 +1,8 @@
 """What a view will take, predicted before anything is allocated, and the refusal of what is too much."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from attnviz import config, device, units
 from attnviz.stages import BLOCK_SCORES
@@ -11,8 +12,8 @@ from attnviz.view_run import WIDTH
 
 # Several people may ask at once, and the browser's pictures need memory too.
 SHARE = 0.25
-# About ten seconds of one CPU core, well under a second of a GPU.
-MOST_FLOPS = {"cpu": 4e11, "mps": 4e12, "cuda": 4e13}
+# A few seconds of one CPU core, well under a second of a GPU.
+MOST_FLOPS: Mapping[str, float] = MappingProxyType({"cpu": 1.5e11, "mps": 3e12, "cuda": 4e13})
 
 _TOO_MUCH = Text(
     "Refused before allocating anything: {length} × {key_length} tokens with {heads} heads and d_k {d_k} would take "

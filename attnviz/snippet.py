@@ -1,6 +1,6 @@
 """One view as a script of plain PyTorch: the same numbers, and nothing of attnviz in it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from attnviz.config import dtype_size
 from attnviz.inputs import token_seed
@@ -100,12 +100,9 @@ def attention_snippet(
         ValueError: If values and keys differ in width, or the tokens are not as many as the length says.
     """
     _check_lengths(config, (("tokens", tokens, q_len), ("context", context if cross else None, kv_len)))
-    steps = {"eager": _eager, "sdpa": _sdpa, "flash": _flash}
-    if backend not in steps:
-        raise Refusal(_BACKEND.fill(options=", ".join(steps), value=backend))
     settings = _settings(mask, mask_settings or {})
     built, shift = MASKS[mask].make(**settings), offset(q_len, kv_len, align)
-    core = _eager if dropout else steps[backend]
+    core = _core(backend, dropout)
     is_causal = built.is_causal and shift == 0 and core is _sdpa
     hidden = not built.is_full and not is_causal
     shared = config.num_key_value_heads != config.num_attention_heads
@@ -127,6 +124,14 @@ def _check_lengths(config: GroupedConfig, sides: Sequence[tuple[str, Sequence[st
             raise ValueError(f"{name} must be {length} tokens, got {len(given)}")
     if config.v_head_dim != config.head_dim:
         raise ValueError(f"v_head_dim must equal head_dim in a snippet, got {config.v_head_dim} and {config.head_dim}")
+
+
+def _core(backend: str, dropout: float) -> Callable[[bool, bool, bool, bool], str]:
+    """Give what writes the lines of a backend; a fused call shows no weights that dropout could be put on."""
+    steps = {"eager": _eager, "sdpa": _sdpa, "flash": _flash}
+    if backend not in steps:
+        raise Refusal(_BACKEND.fill(options=", ".join(steps), value=backend))
+    return _eager if dropout else steps[backend]
 
 
 def _settings(mask: str, given: Mapping[str, Value]) -> dict[str, Value]:

@@ -5,14 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch.profiler import ProfilerActivity, profile
 
-from attnviz import maps
 from attnviz.backends import BACKENDS
-from attnviz.maps import MASKED, NO_KEY, STAGES, VALUE, attention_map, stage_map
+from attnviz.maps import MASKED, NO_KEY, STAGES, VALUE, attention_map, rows, stage_map
 from attnviz.masks import MASKS, dense
 from attnviz.score_mods import SCORE_MODS
 from attnviz.text import Refusal
+from tests.peak import peak_bytes
 
 SHAPES = ((1, 1), (7, 9), (16, 16), (33, 17))
 
@@ -46,13 +45,13 @@ def pooled(cells, counts, has_key, pool, reduce):
     shape = (heads, math.ceil(height / pool[0]), math.ceil(width / pool[1]))
     values, state = np.zeros(shape), np.zeros(shape, dtype=np.uint8)
     for h, r, c in np.ndindex(*shape):
-        rows = slice(r * pool[0], (r + 1) * pool[0])
-        cols = slice(c * pool[1], (c + 1) * pool[1])
-        seen = cells[h, rows, cols][counts[h, rows, cols]]
+        tall = slice(r * pool[0], (r + 1) * pool[0])
+        wide = slice(c * pool[1], (c + 1) * pool[1])
+        seen = cells[h, tall, wide][counts[h, tall, wide]]
         if len(seen):
             values[h, r, c] = seen.max() if reduce == "max" else seen.mean()
         else:
-            state[h, r, c] = MASKED if has_key[h, rows].any() else NO_KEY
+            state[h, r, c] = MASKED if has_key[h, tall].any() else NO_KEY
     return values, state
 
 
@@ -62,7 +61,7 @@ def pooled(cells, counts, has_key, pool, reduce):
 @pytest.mark.parametrize("mask", [None, "causal", "padding"])
 @pytest.mark.parametrize(("q_len", "kv_len"), SHAPES)
 def test_every_stage_is_eager_pooled(q_len, kv_len, mask, cells, max_side, reduce, monkeypatch):
-    monkeypatch.setattr(maps, "BLOCK_CELLS", cells)
+    monkeypatch.setattr(rows, "BLOCK_CELLS", cells)
     query, key = draw(q_len, kv_len)
     knobs = {"lengths": (max(1, kv_len // 2), kv_len)} if mask == "padding" else {}
     allowed = None if mask is None else MASKS[mask].build(**knobs)
@@ -108,7 +107,7 @@ def test_a_region_is_cut_from_the_whole(stage, mod):
 @pytest.mark.parametrize("mod", ["none", "alibi"])
 @pytest.mark.parametrize("cells", [2**21, 40])
 def test_weights_from_the_row_statistics_of_a_fused_backend(cells, mod, monkeypatch):
-    monkeypatch.setattr(maps, "BLOCK_CELLS", cells)
+    monkeypatch.setattr(rows, "BLOCK_CELLS", cells)
     query, key = draw(9, 12)
     allowed = dense(MASKS["causal"].build(), 9, 12).clone()
     allowed[..., 4, :] = False
@@ -179,14 +178,10 @@ def test_large_logits_and_masked_outliers_draw_no_nan():
 def test_memory_is_of_a_block_not_of_the_whole(stage, reduce):
     length = 6144
     query, key = (torch.randn(1, 1, length, 16) for _ in range(2))
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as run:
-        stage_map(stage, query, key, allowed=MASKS["causal"].build(), max_side=256, reduce=reduce)
-    held = peak = 0
-    for event in sorted(run.profiler.kineto_results.events(), key=lambda event: event.start_ns()):
-        if event.name() == "[memory]":
-            held += event.nbytes()
-            peak = max(peak, held)
-    assert 0 < peak <= 5 * 4 * maps.BLOCK_CELLS
+    peak = peak_bytes(
+        lambda: stage_map(stage, query, key, allowed=MASKS["causal"].build(), max_side=256, reduce=reduce)
+    )
+    assert 0 < peak <= 5 * 4 * rows.BLOCK_CELLS
     assert peak < 4 * length * length / 3
 
 

@@ -15,7 +15,6 @@ from attnviz.positions import Position
 from attnviz.score_mods import ScoreMod
 from attnviz.text import Text
 from attnviz.variants.base import (
-    ONE_OF,
     AttentionOutput,
     HeadShape,
     Shapes,
@@ -25,7 +24,7 @@ from attnviz.variants.base import (
     draw,
     refuse,
 )
-from attnviz.variants.sizes import BIASES, HEAD_DIM, HEADS, HIDDEN_SIZE, KV_HEADS, V_HEAD_DIM
+from attnviz.variants.sizes import BIASES, HEAD_DIM, HEADS, HIDDEN_SIZE, KV_HEADS, V_HEAD_DIM, read_sizes
 
 _SIZES = (HIDDEN_SIZE, HEADS, HEAD_DIM, V_HEAD_DIM, BIASES)
 # Their numbers seed the draws: a new one goes to the end.
@@ -75,18 +74,13 @@ class Grouped(Variant):
         """Give a checked configuration.
 
         Args:
-            sizes: ``hidden_size`` (512), ``num_attention_heads`` (8), ``num_key_value_heads`` (as the variant has it;
-                for GQA the largest divisor of the heads that is at most a quarter of them), ``head_dim`` (hidden_size /
-                heads), ``v_head_dim`` (head_dim) and ``biases`` (True).
+            sizes: ``hidden_size`` (512), ``num_attention_heads`` (8), ``num_key_value_heads`` (for GQA the largest
+                divisor up to a quarter of the heads), ``head_dim`` (hidden_size / heads), ``v_head_dim``, ``biases``.
 
         Raises:
             Refusal: If a size breaks a rule; names the size, the rule and the value received.
         """
-        knobs = {knob.name: knob for knob in (*_SIZES, KV_HEADS)}
-        for name in sizes:
-            if name not in knobs:
-                raise refuse("size", ONE_OF.fill(valid=", ".join(knobs)), repr(name))
-        given: dict[str, Any] = {name: knobs[name].parse(raw) for name, raw in sizes.items() if raw is not None}
+        given = read_sizes((*_SIZES, KV_HEADS), sizes)
         heads = given.get("num_attention_heads", 8)
         width = given.get("hidden_size", 512)
         head_dim = given.get("head_dim", max(1, width // heads))
@@ -258,9 +252,8 @@ class Grouped(Variant):
 
 def _apply(weights: Tensors, name: str, tokens: Float[Tensor, "batch len width"]) -> Float[Tensor, "batch len out"]:
     """Project tokens with one matrix and its bias, if there is one."""
-    projected = tokens @ weights[name]
     bias = weights.get(f"{name}_bias")
-    return projected if bias is None else projected + bias
+    return tokens @ weights[name] if bias is None else tokens @ weights[name] + bias
 
 
 def _split(tokens: Float[Tensor, "batch len width"], heads: int) -> Float[Tensor, "batch heads len head_dim"]:

@@ -1,7 +1,11 @@
 """Sizes that variants have in common, named as published ``config.json`` files have them."""
 
-from attnviz.knobs import Flag, Integer
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attnviz.knobs import Flag, Integer, Knob
 from attnviz.text import Text, same
+from attnviz.variants.base import ONE_OF, refuse
 
 HIDDEN_SIZE = Integer(
     "hidden_size",
@@ -41,3 +45,16 @@ V_HEAD_DIM = Integer(
     slider_high=1024,
 )
 BIASES = Flag("biases", Text("Biases", "偏置"), True, Text("Each projection adds a vector.", "每个投影加上一个向量。"))
+
+
+def read_sizes(knobs: Sequence[Knob], given: Mapping[str, object]) -> dict[str, Any]:
+    """Check sizes against their knobs and leave out those that are None.
+
+    Raises:
+        Refusal: If a name is not one of the knobs, or a value breaks its rule.
+    """
+    known = {knob.name: knob for knob in knobs}
+    for name in given:
+        if name not in known:
+            raise refuse("size", ONE_OF.fill(valid=", ".join(known)), repr(name))
+    return {name: known[name].parse(raw) for name, raw in given.items() if raw is not None}

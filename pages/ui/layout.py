@@ -1,5 +1,6 @@
 """The frame around every page: header, remarks, refusals, sources."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from pages.ui.translate import say
 
 if TYPE_CHECKING:
     from pages.ui.controls import Panel
+
+_log = logging.getLogger(__name__)
 
 # Streamlit leaves a hand's width above the first element; a projector has no room to spare.
 _STYLE = """<style>
@@ -77,6 +80,17 @@ def remarks(sentences: Sequence[str]) -> None:
 def refusal(refused: Refusal, language: str) -> None:
     """Show why a request is not carried out."""
     st.error(escape(refused.text.say(language)), icon=":material/block:")
+
+
+def failed(error: Exception) -> bool:
+    """Say in one sentence that a page failed, and keep the traceback in the server's log.
+
+    Returns:
+        True: nothing else is shown of the error.
+    """
+    _log.error("a page failed", exc_info=error)
+    st.error(say(link.language(), "app.failed"), icon=":material/error:")
+    return True
 
 
 def escape(text: str) -> str:

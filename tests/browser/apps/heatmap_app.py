@@ -99,8 +99,8 @@ def grid(params: Mapping[str, str], spans: tuple[tuple[int, int], tuple[int, int
 def parts(params: Mapping[str, str]) -> dict[str, Grid]:
     """Give the large picture and a strip of other maps with the same tokens."""
     size = sizes(params)
-    queries = Axis("query", "query", size["queries"])
-    keys = Axis("key", "key", size["keys"])
+    queries = Axis("query", "query", min(64, size["queries"]))
+    keys = Axis("key", "key", min(64, size["keys"]))
     features = Axis("feature", "feature", 16)
     strip = tuple(
         Map(key, title, np.cos(np.arange(rows.length)[:, None] * (1 + np.arange(cols.length))), rows, cols)
