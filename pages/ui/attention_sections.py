@@ -58,15 +58,21 @@ def live_controls(panel: Panel, group: Group) -> None:
     names = ["length", *(["key_length"] if view.attention == "cross" else []), "d_k", "heads", "kv_heads"]
     names += ["window"] if "window" in knobs else []
     names += ["scale_value"] if view.scale == "custom" else []
-    for column, name in zip(st.columns(len(names)), names, strict=True):
-        with column:
-            if name == "kv_heads":
-                divisors = [n for n in range(1, view.heads + 1) if view.heads % n == 0]
-                panel.live(name, group, high=view.heads, stops=divisors)
-            elif name == "window":
-                panel.live(name, group, high=view.key_length)
-            else:
-                panel.live(name, group)
+    # More than four in a row leave no room for their names.
+    for first in range(0, len(names), 4):
+        for column, name in zip(st.columns(4), names[first : first + 4], strict=False):
+            with column:
+                _slider(panel, group, name)
+
+
+def _slider(panel: Panel, group: Group, name: str) -> None:
+    view = panel.settled.view
+    if name == "kv_heads":
+        panel.live(name, group, high=view.heads, stops=[n for n in range(1, view.heads + 1) if view.heads % n == 0])
+    elif name == "window":
+        panel.live(name, group, high=view.key_length)
+    else:
+        panel.live(name, group)
 
 
 def picture(panel: Panel, group: Group) -> None:
