@@ -83,15 +83,15 @@ def _apply(block: Tensor, axis: int, op: str) -> Tensor:
 
 
 class _Windows:
-    """Reduce rows in windows of ``size`` as they come, keeping no more than one unfinished window.
+    """Reduce cells in windows as their rows come, keeping no more than one unfinished row of windows.
 
     Args:
-        size: Rows per window.
+        pool: Rows and columns per window.
         op: ``max`` or ``sum``.
     """
 
-    def __init__(self, size: int, op: str):
-        self._size, self._op = size, op
+    def __init__(self, pool: tuple[int, int], op: str):
+        (self._size, self._width), self._op = pool, op
         self._done: list[Tensor] = []
         self._open: Tensor | None = None
         self._held = 0
@@ -104,7 +104,7 @@ class _Windows:
             block = block[:, first:]
         whole = block.shape[1] // self._size * self._size
         if whole:
-            self._done.append(_reduce(block[:, :whole], 1, self._size, self._op))
+            self._keep(_reduce(block[:, :whole], 1, self._size, self._op))
         if whole < block.shape[1]:
             self._join(_apply(block[:, whole:], 1, self._op), block.shape[1] - whole)
 
@@ -117,11 +117,15 @@ class _Windows:
 
     def _close(self) -> None:
         assert self._open is not None
-        self._done.append(self._open[:, None])
+        self._keep(self._open[:, None])
         self._open, self._held = None, 0
 
+    def _keep(self, part: Tensor) -> None:
+        # Columns last: there are fewer rows now. Not only at the end: rows of full width would be many bytes by then.
+        self._done.append(_reduce(part, 2, self._width, self._op))
+
     def finish(self) -> Tensor:
-        """Give all windows, ``[maps, windows, cols]``."""
+        """Give all windows, ``[maps, windows, windows]``."""
         if self._held:
             self._close()
         return self._done[0] if len(self._done) == 1 else torch.cat(self._done, 1)
@@ -135,11 +139,11 @@ class _Canvas:
         self.rows, self.cols = rows, cols
         self.pool = (_factor(rows[1] - rows[0], request.max_side), _factor(cols[1] - cols[0], request.max_side))
         self._op = "max" if request.reduce == "max" else "sum"
-        self._values = _Windows(self.pool[0], self._op)
-        self._counts = _Windows(self.pool[0], self._op)
-        self._keyed = _Windows(self.pool[0], "max")
+        self._values = _Windows(self.pool, self._op)
+        self._counts = _Windows(self.pool, self._op)
+        self._keyed = _Windows((self.pool[0], 1), "max")
         self._masked = False
-        self._no_key_rows = 0
+        self._no_key_rows = torch.zeros(1, dtype=torch.int64)
 
     def add(self, values: Tensor, allowed: Tensor | None) -> None:
         """Take the next rows.
@@ -150,15 +154,15 @@ class _Canvas:
         """
         values = values[..., self.cols[0] : self.cols[1]].to(torch.float32)
         if self.request.average:
-            values = values.mean(0, keepdim=True)
+            values, allowed = self._average(values, allowed)
         if allowed is not None:
             self._masked = True
             bits = allowed.contiguous().view(torch.uint8)  # reductions of bool are an order of magnitude slower
             keyed = bits.amax(-1, keepdim=True)  # over all keys: a row is empty only if no key is left anywhere
             self._keyed.add(keyed)
-            self._no_key_rows += int((keyed == 0).sum(1).max())
+            self._no_key_rows = self._no_key_rows + (keyed == 0).sum((1, 2)).cpu()
             bits = bits[..., self.cols[0] : self.cols[1]]
-            if self.request.stage == "masked":
+            if self.request.stage != "weights":  # those are 0 there already, and never below
                 fill = -math.inf if self._op == "max" else 0.0
                 values = torch.where(allowed[..., self.cols[0] : self.cols[1]], values, fill)
             self._counts.add(bits if self._op == "max" else bits.to(torch.float32))
@@ -166,23 +170,34 @@ class _Canvas:
             self._counts.add(torch.ones(1, values.shape[1], values.shape[2], device=values.device))
         self._values.add(values)
 
+    def _average(self, values: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Give the mean over the heads; scores count in those heads alone whose own masks let them."""
+        if allowed is None or allowed.shape[0] == 1:
+            return values.mean(0, keepdim=True), allowed
+        if self.request.stage == "masked":
+            counted = allowed[..., self.cols[0] : self.cols[1]]
+            number = counted.sum(0, keepdim=True).clamp(min=1)
+            return torch.where(counted, values, 0.0).sum(0, keepdim=True) / number, allowed.any(0, keepdim=True)
+        return values.mean(0, keepdim=True), allowed.any(0, keepdim=True)
+
     def finish(self) -> Picture:
         """Give the picture once every row was added."""
-        values = _reduce(self._values.finish(), 2, self.pool[1], self._op)
+        values = self._values.finish()
         if not self._masked and self._op == "max":
             return Picture(self.request, to_numpy(values), None, self.pool)
-        counts = _reduce(self._counts.finish(), 2, self.pool[1], self._op)
+        counts = self._counts.finish()
         if self._op == "sum":
             values = values / counts
         if not self._masked:
             return Picture(self.request, to_numpy(values), None, self.pool)
         state = ((counts == 0).view(torch.uint8) * MASKED).expand(values.shape)
         keyed = self._keyed.finish()
-        if self._no_key_rows:
+        no_key_rows = int(self._no_key_rows.max())
+        if no_key_rows:
             state = torch.where(keyed == 0, NO_KEY, state)
-        if self.request.stage == "masked" or self._op == "sum":
+        if self.request.stage != "weights" or self._op == "sum":
             values = torch.where(state == VALUE, values, 0.0)
-        return Picture(self.request, to_numpy(values), to_numpy(state), self.pool, self._no_key_rows)
+        return Picture(self.request, to_numpy(values), to_numpy(state), self.pool, no_key_rows)
 
 
 class Drawn(NamedTuple):

@@ -114,7 +114,7 @@ class Call:
 
     def of_heads(self, heads: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
         """Give query, key and value of some query heads, with the KV heads that these read."""
-        if len(heads) == self.heads:
+        if list(heads) == list(range(self.heads)):
             return self.query, self.key, self.value
         group = self.heads // self.key.shape[1]
         kv = [head // group for head in heads]
@@ -226,9 +226,12 @@ def rows_of(call: Call, heads: Sequence[int], start: int, stop: int, ran: Fused 
         assert core.weights is not None and core.scores is not None
         scaled, weights, output = core.scores, core.weights, core.output
     else:
+        # Fused kernels hold scores in float32, so that none overflows float16; neither must those worked out again.
+        exact = torch.promote_types(query.dtype, torch.float32)
+        query, key = query.to(exact), key.to(exact)
         scaled = product(query, key) * call.factor
-        lse = ran.logsumexp[:, list(heads), start:stop, None].to(torch.float32)
-        weights = torch.where(allowed, torch.exp(scaled.to(torch.float32) - lse), 0.0)
+        lse = ran.logsumexp[:, list(heads), start:stop, None].to(exact)
+        weights = torch.where(allowed, torch.exp(scaled - lse), 0.0)
         output = ran.output[:, list(heads), start:stop]
     if call.dropout > 0.0:
         weights = torch.where(_keep(call, heads, start, stop), weights / (1.0 - call.dropout), 0.0)
