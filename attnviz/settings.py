@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from attnviz import config, device, inputs
 from attnviz.backends import BACKENDS
@@ -21,6 +21,8 @@ DEFAULT_TEXT = "the cat sat on the mat because the mat was warm ."
 DEFAULT_CONTEXT = "那只猫坐在暖和的垫子上。"
 
 
+@runtime_checkable
+@runtime_checkable
 class _Labelled(Protocol):
     @property
     def label(self) -> Text: ...

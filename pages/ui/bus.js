@@ -58,6 +58,7 @@
       this._listeners = new Map()
       this._busy = false
       this._wanted = null // address of the newest picture asked for
+      this._last = null // the last live picture, {address, frame}: a page that knows of it does not send it again
       this._shown = null // address of the last live picture, null when the page's own is on screen
       this._retryAt = 0
       this._retryAfter = RETRY_FIRST_MS
@@ -98,6 +99,14 @@
 
     get pending() {
       return this.live && this._overrides.size > 0
+    }
+
+    // The picture of the page's own settings, for a page that leaves its cells to the route.
+    refresh() {
+      const address = this._address()
+      if (this._last?.address !== address) return this._ask(true)
+      this._shown = address
+      this._emit("frame", this._last.frame)
     }
 
     move(name, value) {
@@ -197,6 +206,7 @@
       if (!current || (!this._overrides.size && address !== this._address())) return
       if (got.refused) return this._emit("problem", got.refused)
       this._shown = address
+      this._last = { address, frame: got }
       this._emit("problem", null)
       this._emit("frame", got)
     }

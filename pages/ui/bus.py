@@ -5,12 +5,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import streamlit as st
+
+_ROUTE = "live.route"
 _BUS = (Path(__file__).parent / "bus.js").read_text(encoding="utf-8")
 
 
 def with_bus(script: str) -> str:
     """Give a component's module with the bus in front of it, so that whichever component mounts first installs it."""
     return f"{_BUS}\n{script}"
+
+
+def note_route(live: object) -> None:
+    """Remember whether this session's browser reaches the live route; anything but True counts as no."""
+    st.session_state[_ROUTE] = live is True
+
+
+def route_is_live() -> bool:
+    """Say whether this session's browser is known to reach the live route."""
+    return st.session_state.get(_ROUTE) is True
 
 
 def _stamp() -> int:

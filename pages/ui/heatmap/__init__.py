@@ -6,7 +6,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.components.v2 import component
 
-from pages.ui.bus import Group, with_bus
+from pages.ui.bus import Group, note_route, route_is_live, with_bus
 from pages.ui.heatmap.frame import Grid, pack
 
 # Fields: {row} in no_key_row, {rows} and {cols} in pooled_*, {count} in max_of and mean_of.
@@ -102,6 +102,9 @@ _COMPONENT = component(
     js=with_bus("\n".join((_FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)),
 )
 
+# A picture of more cells (half a megabyte) is not sent with a run of the page when the browser can fetch it faster.
+HOLLOW_CELLS = 2**18
+
 Chosen = Mapping[str, object]
 
 
@@ -169,6 +172,8 @@ def heatmap(
     # on to a newer one until the page has caught up.
     seen = f"{group.name}.heatmap.seen"
 
+    hollow = route_is_live() and sum(drawn.values.size for drawn in grid.maps) > HOLLOW_CELLS
+
     def receive() -> None:
         message = _message(key)
         st.session_state[seen] = _whole(message.get("at")) or 0
@@ -186,5 +191,11 @@ def heatmap(
         "picks": picks,
         "chosen": chosen,
         "scale": scale,
+        "hollow": hollow,
     }
-    _COMPONENT(key=key, data=pack(group.name, group.params, {part: grid}, config), on_select_change=receive)
+    _COMPONENT(
+        key=key,
+        data=pack(group.name, group.params, {part: Grid(())} if hollow else {part: grid}, config),
+        on_select_change=receive,
+        on_lost_change=lambda: note_route(False),
+    )

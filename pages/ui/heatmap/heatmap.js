@@ -66,7 +66,8 @@ class Heatmap {
     const fresh = config.run !== this.config?.run
     this.config = config
     this.words = config.words
-    this.own = frame
+    // A page that knows of a live route leaves the cells of a large picture to it.
+    this.own = config.hollow ? null : frame
     this.join(globalThis.attnviz.group(config.group))
     this.group.configure(config)
     // What the page has not heard of yet stands: an answer to an earlier click must not take it back.
@@ -77,7 +78,12 @@ class Heatmap {
     this.root.dataset.picks = config.picks
     this.root.style.setProperty("--scale", config.scale)
     this.retheme()
-    if (!this.maps.length || (fresh && !this.group.pending)) this.take(frame)
+    if (!this.maps.length || (fresh && !this.group.pending)) this.takeOwn()
+  }
+
+  takeOwn() {
+    if (this.own) this.take(this.own)
+    else this.group.refresh()
   }
 
   join(group) {
@@ -86,7 +92,8 @@ class Heatmap {
     this.group = group
     this.offs = [
       group.on("frame", frame => this.take(frame)),
-      group.on("settle", run => this.config.run >= run && this.take(this.own)),
+      group.on("settle", run => this.config.run >= run && this.takeOwn()),
+      group.on("live", live => !live && !this.own && this.send("lost", Date.now())),
       group.on("select", () => this.reselect()),
       group.on("problem", sentence => this.complain(sentence)),
     ]

@@ -10,7 +10,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.components.v2 import component
 
-from pages.ui.bus import Group, with_bus
+from pages.ui.bus import Group, note_route, with_bus
 
 # Fields: {label} in the first three, {default} in reset, {text} (as typed) in the rest, {low} and {high} in the last.
 WORD_KEYS = ("box", "help", "reset", "not_a_number", "not_whole", "out_of_range")
@@ -220,6 +220,7 @@ def live_slider(
         return released_value(key, low=low, high=most, integer=integer)
 
     def receive() -> None:
+        note_route(_message(key).get("live"))
         taken = sent()
         if on_value is not None and taken is not None and not disabled:
             on_value(taken)

@@ -203,7 +203,7 @@ class Slider {
   release(value) {
     this.underway = value
     this.sent = this.group.release(this.data.name, value)
-    this.send("release", { value, seq: this.sent })
+    this.send("release", { value, seq: this.sent, live: this.group.live })
   }
 
   // Without a live route every movement is a run of the page: one under way, and the newest value after it.

@@ -1,0 +1,47 @@
+"""The plain PyTorch that the page offers computes exactly what the page shows."""
+
+import contextlib
+import io
+import runpy
+
+import pytest
+import torch
+
+from attnviz.backends import BACKENDS
+from attnviz.masks import MASKS
+from attnviz.stages import rows_of
+from attnviz.view import settle
+from attnviz.view_run import run
+from pages.ui.attention_details import code
+
+VIEWS = [
+    {},
+    {"input": "normal", "length": "9", "attention": "cross", "key_length": "14", "seed": "7"},
+    {"heads": "6", "kv_heads": "2", "mask": "sliding_window", "window": "3", "d_k": "5"},
+    {"heads": "4", "kv_heads": "1", "scale": "custom", "scale_value": "0.4", "text": "<b>'\"\\ 猫 $x$ </script>"},
+    {"scale": "one", "dtype": "bfloat16", "length": "17"},
+    {"attention": "cross", "length": "3", "align": "bottom_right"},
+    {"dropout": "0.3", "backend": "sdpa"},
+    {"dtype": "float64", "backend": "flash"},
+    *({"mask": key, "length": "11"} for key in MASKS),
+    *({"backend": key, "mask": "full"} for key in BACKENDS),
+]
+
+
+@pytest.mark.parametrize("given", VIEWS, ids=lambda given: "&".join(f"{k}={v}" for k, v in given.items())[:60])
+def test_the_code_on_the_page_gives_the_output_on_the_page(given, tmp_path):
+    settled = settle(given)
+    assert not settled.problems
+    script = tmp_path / "view.py"
+    script.write_text(code(settled.view), encoding="utf-8")
+    with contextlib.redirect_stdout(io.StringIO()):
+        names = runpy.run_path(str(script))
+    call, ran = run(settled.view)
+    shown = rows_of(call, range(call.heads), 0, call.q_len, ran).output
+    torch.testing.assert_close(names["q"], call.query)
+    tolerance = {"rtol": 2e-2, "atol": 2e-2} if settled.view.dtype == "bfloat16" else {"rtol": 1e-4, "atol": 1e-5}
+    torch.testing.assert_close(names["output"].to(shown.dtype), shown, **tolerance)
+
+
+def test_the_code_changes_with_the_view(tmp_path):
+    assert code(settle({}).view) != code(settle({"d_k": "63"}).view)
