@@ -178,7 +178,7 @@ def fused(call: Call) -> Fused | None:
     return Fused(core.output, core.logsumexp, core.kernel, seconds)
 
 
-def _keep(call: Call, heads: Sequence[int], start: int, stop: int) -> Tensor:
+def keep(call: Call, heads: Sequence[int], start: int, stop: int) -> Tensor:
     """Draw which weights dropout keeps: a hash of seed, head, row and column, so that any block or row agrees."""
     device = call.query.device
     head = torch.tensor(heads, dtype=torch.int64, device=device)[:, None, None]
@@ -234,7 +234,7 @@ def rows_of(call: Call, heads: Sequence[int], start: int, stop: int, ran: Fused 
         weights = torch.where(allowed, torch.exp(scaled - lse), 0.0)
         output = ran.output[:, list(heads), start:stop]
     if call.dropout > 0.0:
-        weights = torch.where(_keep(call, heads, start, stop), weights / (1.0 - call.dropout), 0.0)
+        weights = torch.where(keep(call, heads, start, stop), weights / (1.0 - call.dropout), 0.0)
         output = (weights.to(value.dtype).unflatten(1, (-1, group)) @ value[:, :, None]).flatten(1, 2)
     synchronize(query.device)
     seconds = time.perf_counter() - begun
