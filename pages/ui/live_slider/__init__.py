@@ -6,6 +6,7 @@ and only then does the browser trust the page's value again; so a slow run never
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Required, TypedDict, Unpack
 
 import streamlit as st
 from streamlit.components.v2 import component
@@ -164,24 +165,42 @@ def _check(low: Real, high: Real, stops: Sequence[Real] | None, step: Real | Non
         raise ValueError(f"words must have {', '.join(WORD_KEYS)}, got none for {', '.join(missing)}")
 
 
+class Track(TypedDict, total=False):
+    """Say where a slider can stand.
+
+    Args:
+        low: Smallest value.
+        high: Largest value of the track.
+        stops: The positions, rising, where they are not evenly spaced.
+        step: The distance of positions where they are.
+        default: Value that the reset button sets; left out, the ``value`` as first given.
+        unit: Shown after the number.
+        help: One sentence behind a question mark.
+        typed_high: Largest value that can be typed; left out, ``high``.
+        disabled: Whether it can be seen only.
+    """
+
+    low: Required[Real]
+    high: Required[Real]
+    stops: Sequence[Real] | None
+    step: Real | None
+    default: Real | None
+    unit: str | None
+    help: str | None
+    typed_high: Real | None
+    disabled: bool
+
+
 def live_slider(
     name: str,
     label: str,
     value: Real,
     *,
-    low: Real,
-    high: Real,
     group: Group,
     key: str,
     words: Mapping[str, str],
-    stops: Sequence[Real] | None = None,
-    step: Real | None = None,
-    default: Real | None = None,
-    unit: str | None = None,
-    help: str | None = None,
-    typed_high: Real | None = None,
-    disabled: bool = False,
     on_value: Callable[[Real], None] | None = None,
+    **track: Unpack[Track],
 ) -> Real:
     """Draw the slider and give its value.
 
@@ -192,19 +211,11 @@ def live_slider(
         name: Name of the parameter that it moves on the live route.
         label: What it is called on screen.
         value: Its value; a whole number makes it a slider of whole numbers.
-        low: Smallest value.
-        high: Largest value of the track.
         group: The group whose pictures follow it.
         key: Its key in the session.
         words: Texts in the page's language under ``WORD_KEYS``.
-        stops: The positions, rising, where they are not evenly spaced.
-        step: The distance of positions where they are.
-        default: Value that the reset button sets; None means ``value`` as first given has no way back.
-        unit: Shown after the number.
-        help: One sentence behind a question mark.
-        typed_high: Largest value that can be typed; None means ``high``.
-        disabled: Whether it can be seen only.
         on_value: Takes a released value that lies between ``low`` and ``typed_high``.
+        track: Where it can stand, as in ``Track``; exactly one of ``stops`` and ``step``.
 
     Returns:
         The value that the slider shows: int for a slider of whole numbers, float otherwise.
@@ -212,9 +223,12 @@ def live_slider(
     Raises:
         ValueError: If positions or words are not as described.
     """
+    low, high, stops, step = track["low"], track["high"], track.get("stops"), track.get("step")
     _check(low, high, stops, step, words)
     integer = all(isinstance(number, int) for number in (value, low, *(stops or (step,))))
+    typed_high = track.get("typed_high")
     most = high if typed_high is None else typed_high
+    disabled = track.get("disabled", False)
 
     def sent() -> Real | None:
         return released_value(key, low=low, high=most, integer=integer)
@@ -227,23 +241,25 @@ def live_slider(
 
     kept = sent() if on_value is None and not disabled else None
     shown = value if kept is None else kept
-    data = {
-        **group.data(acks={name: released_seq(key)}),
-        "name": name,
-        "label": label,
-        "value": shown,
-        "low": low,
-        "high": high,
-        "stops": list(stops) if stops is not None else None,
-        "step": step,
+    data = {**group.data(acks={name: released_seq(key)}), "name": name, "label": label, "value": shown}
+    _COMPONENT(key=key, data=data | _data(track, value, integer, most, words), on_release_change=receive)
+    return int(shown) if integer else float(shown)
+
+
+def _data(track: Track, value: Real, integer: bool, most: Real, words: Mapping[str, str]) -> dict[str, object]:
+    """Give what the browser needs to know of the track."""
+    stops, default = track.get("stops"), track.get("default")
+    return {
+        "low": track["low"],
+        "high": track["high"],
+        "stops": None if stops is None else list(stops),
+        "step": track.get("step"),
         "default": value if default is None else default,
-        "unit": unit,
-        "help": help,
+        "unit": track.get("unit"),
+        "help": track.get("help"),
         "integer": integer,
-        "typed_low": low,
+        "typed_low": track["low"],
         "typed_high": most,
         "words": {word: words[word] for word in WORD_KEYS},
-        "disabled": disabled,
+        "disabled": track.get("disabled", False),
     }
-    _COMPONENT(key=key, data=data, on_release_change=receive)
-    return int(shown) if integer else float(shown)
