@@ -79,4 +79,6 @@ def census(call: Call, ran: Fused | None) -> Census:
             weights = rows.weights.to(torch.float32).unflatten(1, (-1, group))
             again = (weights @ call.value[:, :, None].to(torch.float32)).flatten(1, 2)
             largest = max(largest, float((again - rows.output.to(torch.float32)).abs().max()))
+            del weights
+        del rows, finite  # else one block would still be held while the next is computed
     return Census(not_finite, no_key, underflowed, None if ran is None else largest)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from attnviz import config, device, units
+from attnviz.backends import BACKENDS
+from attnviz.masks import Mask
 from attnviz.stages import BLOCK_SCORES
 from attnviz.text import Refusal, Text
 from attnviz.view import View
@@ -14,12 +16,19 @@ from attnviz.view_run import WIDTH
 SHARE = 0.25
 # A few seconds of one CPU core, well under a second of a GPU.
 MOST_FLOPS: Mapping[str, float] = MappingProxyType({"cpu": 1.5e11, "mps": 3e12, "cuda": 4e13})
+# Mask, softmax and pooling of one score take as long as this many FLOPs of a matrix product.
+SCORE_FLOPS = 128.0
+# Bytes that hashing takes for each score, of a mask that is drawn for each head or of dropout.
+HASH_BYTES = 16
+# Backends ask a mask for about so many cells at a time.
+GRID_PIECE = 2**20
 
 _TOO_MUCH = Text(
     "Refused before allocating anything: {length} × {key_length} tokens with {heads} heads and d_k {d_k} would take "
-    "{need} and {flops}; the limits are {most} ({share} % of the free memory of {device}) and {most_flops}. {hint}",
-    "未分配任何内存即拒绝：{length} × {key_length} 个 token、{heads} 个头、d_k = {d_k} 约需 {need} 和 {flops}；"
-    "此处上限为 {most}（{device} 空闲内存的 {share} %）和 {most_flops}。{hint}",
+    "{need} and the time of {flops}; the limits are {most} ({share} % of the free memory of {device}) and "
+    "{most_flops}. {hint}",
+    "未分配任何内存即拒绝：{length} × {key_length} 个 token、{heads} 个头、d_k = {d_k} 约需 {need}，"
+    "耗时相当于 {flops}；此处上限为 {most}（{device} 空闲内存的 {share} %）和 {most_flops}。{hint}",
 )
 _NEAREST = Text("The nearest length that fits is {size}.", "能放下的最接近长度是 {size}。")
 _NONE = Text("No length fits; lower the heads or d_k.", "任何长度都放不下，请减少头数或 d_k。")
@@ -30,23 +39,29 @@ class Prediction:
     """Predict what one view takes, in bytes and FLOPs.
 
     Args:
+        making: The projections' matrices and what is made with them, all gone before attention begins.
         inputs: Token vectors, query, key and value.
-        kept: Output and row statistics of a fused call, with the dense mask it may need.
+        calling: What a fused call takes at its peak, with the dense mask it may need.
+        kept: Output and row statistics of a fused call.
         block: Scores, weights and mask of the largest block of query rows held at once.
         flops: Multiply-adds counted twice, for QKᵀ and · V of what runs and what is drawn.
+        effort: FLOPs that would take as long as all of it, the work on each single score included.
         blocks: Number of blocks of query rows.
     """
 
+    making: int
     inputs: int
+    calling: int
     kept: int
     block: int
     flops: float
+    effort: float
     blocks: int
 
     @property
     def total(self) -> int:
-        """All bytes held at once."""
-        return self.inputs + self.kept + self.block
+        """The most bytes held at once: while tensors are made, while a fused kernel runs, or while rows are drawn."""
+        return max(self.making, self.inputs + self.calling, self.inputs + self.kept + self.block)
 
 
 def predict(view: View) -> Prediction:
@@ -56,20 +71,36 @@ def predict(view: View) -> Prediction:
     entries = (view.heads * view.length + 2 * view.kv_heads * view.key_length) * view.d_k
     # Projected in float32 first, then held in the chosen type.
     taken = 4 * tokens * WIDTH + entries * (4 if size == 4 else 4 + size)
+    matrix = 4 * WIDTH * view.heads * view.d_k
+    matrices = 2 * matrix + 2 * (matrix // view.heads) * view.kv_heads
     is_fused = view.backend != "eager"
+    mask = view.build_mask()
     drawn = len(view.drawn_heads)
     pairs = view.length * view.key_length
-    kept = 0
-    if is_fused:
-        kept = view.heads * view.length * (view.d_k * size + 4)
-        mask = view.build_mask()
-        if view.backend == "sdpa" and not mask.exact:
-            kept += pairs * (1 + size)
     rows = max(1, min(view.length, BLOCK_SCORES // (drawn * view.key_length)))
-    # QKᵀ, scaled scores and weights, each pooled in float32 at once, and the mask.
-    block = rows * view.key_length * (drawn * (3 * size + 4) + 1)
+    # QKᵀ, scaled scores and weights, pooled in float32 at once; those of a fused kernel are worked out in float32.
+    score = 3 * (max(4, size) if is_fused else size) + 8
+    score += HASH_BYTES if view.dropout > 0 or mask.per_head else 0
     flops = 4.0 * pairs * view.d_k * (drawn + (view.heads if is_fused else 0))
-    return Prediction(taken, kept, block, flops, -(-view.length // rows))
+    return Prediction(
+        making=matrices + max(2 * matrix, taken),
+        inputs=taken,
+        calling=_calling(view, mask, size) if is_fused else 0,
+        kept=view.heads * view.length * (view.d_k * size + 4) if is_fused else 0,
+        block=rows * view.key_length * (drawn * score + 1),
+        flops=flops,
+        effort=flops + SCORE_FLOPS * pairs * drawn,
+        blocks=-(-view.length // rows),
+    )
+
+
+def _calling(view: View, mask: Mask, size: int) -> int:
+    """Predict what a fused call allocates at its peak, the grid of a mask that its kernel needs spread out included."""
+    shape = config.Shape(1, view.heads, view.kv_heads, view.length, view.key_length, view.d_k)
+    is_spread = view.backend == "sdpa" and not mask.exact
+    cells = view.length * view.key_length * (view.heads if mask.per_head else 1)
+    hashed = min(cells, GRID_PIECE) * 2 * HASH_BYTES if mask.per_head else 0
+    return BACKENDS[view.backend].peak_bytes(shape, size, is_spread) + hashed + (cells if is_spread else 0)
 
 
 def check(view: View, free_bytes: int | None = None) -> Prediction:
@@ -88,7 +119,7 @@ def check(view: View, free_bytes: int | None = None) -> Prediction:
 
     def fits(candidate: View) -> bool:
         prediction = predict(candidate)
-        return prediction.total <= most and prediction.flops <= most_flops
+        return prediction.total <= most and prediction.effort <= most_flops
 
     if fits(view):
         return predict(view)
@@ -101,7 +132,7 @@ def check(view: View, free_bytes: int | None = None) -> Prediction:
             heads=view.heads,
             d_k=view.d_k,
             need=units.binary_bytes(prediction.total),
-            flops=units.flops(prediction.flops),
+            flops=units.flops(prediction.effort),
             most=units.binary_bytes(most),
             share=f"{SHARE:.0%}".rstrip("%"),
             device=view.device,

@@ -229,6 +229,7 @@ def draw(call: Call, requests: Sequence[Request], ran: Fused | None = None) -> D
             seconds += rows.seconds if ran is None else 0.0
             for canvas in pending:
                 _add_rows(canvas, rows, heads)
+            del rows  # else one block would still be held while the next is computed
     for canvas in canvases:
         if canvas not in pending:
             _add_projection(canvas, call)
