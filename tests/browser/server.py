@@ -51,6 +51,7 @@ class Server:
         self.url = f"http://127.0.0.1:{self.port}"
         handle, name = tempfile.mkstemp(prefix="attnviz-server-", suffix=".log")
         self._log = Path(name)
+        self._said: str | None = None
         command = [sys.executable, "-m", "streamlit", "run", script, "--server.headless", "true"]
         # No file watcher: an edit while the tests run would rerun the pages under their feet.
         command += ["--server.port", str(self.port), "--server.fileWatcherType", "none"]
@@ -82,7 +83,9 @@ class Server:
 
     @property
     def log(self) -> str:
-        """Everything the server has printed so far."""
+        """Everything the server has printed so far, also once it was stopped."""
+        if self._said is not None:
+            return self._said
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     @property
@@ -91,13 +94,14 @@ class Server:
         return self._process.pid
 
     def stop(self) -> None:
-        """End the server and everything it started, and forget its log."""
+        """End the server and everything it started, and remove its log file."""
         self._signal(signal.SIGTERM)
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self._signal(getattr(signal, "SIGKILL", signal.SIGTERM))
             self._process.wait(timeout=5)
+        self._said = self.log
         self._log.unlink(missing_ok=True)
 
     def _signal(self, number: int) -> None:
