@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attnviz.arrays import to_numpy
+from attnviz.maps.pooling import factors, pool_axis
 from attnviz.stages import MASKED, NO_KEY, STAGES, VALUE, Call, Fused, Rows, row_blocks
 
 MAX_SIDE = 1024
@@ -57,31 +58,6 @@ class Picture:
     no_key_rows: int = 0
 
 
-def _factor(length: int, max_side: int) -> int:
-    return max(1, math.ceil(length / max_side))
-
-
-def _reduce(block: Tensor, axis: int, size: int, op: str) -> Tensor:
-    """Reduce windows of ``size`` along an axis of ``[maps, rows, cols]``; the last window may be shorter.
-
-    A view and one reduction are several times faster here than torch's pooling layers.
-    """
-    if size == 1:
-        return block
-    whole = block.shape[axis] // size * size
-    parts = []
-    if whole:
-        windows = block.narrow(axis, 0, whole).unflatten(axis, (-1, size))
-        parts.append(_apply(windows, axis + 1, op))
-    if whole < block.shape[axis]:
-        parts.append(_apply(block.narrow(axis, whole, block.shape[axis] - whole), axis, op).unsqueeze(axis))
-    return parts[0] if len(parts) == 1 else torch.cat(parts, axis)
-
-
-def _apply(block: Tensor, axis: int, op: str) -> Tensor:
-    return block.amax(axis) if op == "max" else block.sum(axis)
-
-
 class _Windows:
     """Reduce cells in windows as their rows come, keeping no more than one unfinished row of windows.
 
@@ -92,6 +68,7 @@ class _Windows:
 
     def __init__(self, pool: tuple[int, int], op: str):
         (self._size, self._width), self._op = pool, op
+        self._reduce = torch.amax if op == "max" else torch.sum
         self._done: list[Tensor] = []
         self._open: Tensor | None = None
         self._held = 0
@@ -100,13 +77,13 @@ class _Windows:
         """Take the next rows, ``[maps, rows, cols]``."""
         if self._held:
             first = min(self._size - self._held, block.shape[1])
-            self._join(_apply(block[:, :first], 1, self._op), first)
+            self._join(self._reduce(block[:, :first], 1), first)
             block = block[:, first:]
         whole = block.shape[1] // self._size * self._size
         if whole:
-            self._keep(_reduce(block[:, :whole], 1, self._size, self._op))
+            self._keep(pool_axis(block[:, :whole], 1, self._size, self._reduce))
         if whole < block.shape[1]:
-            self._join(_apply(block[:, whole:], 1, self._op), block.shape[1] - whole)
+            self._join(self._reduce(block[:, whole:], 1), block.shape[1] - whole)
 
     def _join(self, part: Tensor, rows: int) -> None:
         if self._open is not None:
@@ -122,7 +99,7 @@ class _Windows:
 
     def _keep(self, part: Tensor) -> None:
         # Columns last: there are fewer rows now. Not only at the end: rows of full width would be many bytes by then.
-        self._done.append(_reduce(part, 2, self._width, self._op))
+        self._done.append(pool_axis(part, 2, self._width, self._reduce))
 
     def finish(self) -> Tensor:
         """Give all windows, ``[maps, windows, windows]``."""
@@ -137,7 +114,7 @@ class _Canvas:
     def __init__(self, request: Request, rows: tuple[int, int], cols: tuple[int, int]):
         self.request = replace(request, rows=rows, cols=cols)
         self.rows, self.cols = rows, cols
-        self.pool = (_factor(rows[1] - rows[0], request.max_side), _factor(cols[1] - cols[0], request.max_side))
+        self.pool = factors(rows[1] - rows[0], cols[1] - cols[0], request.max_side)
         self._op = "max" if request.reduce == "max" else "sum"
         self._values = _Windows(self.pool, self._op)
         self._counts = _Windows(self.pool, self._op)
