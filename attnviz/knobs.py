@@ -103,11 +103,12 @@ class Integer(Knob):
 
 @dataclass(frozen=True)
 class Number(Knob):
-    """A finite number from ``low`` to ``high`` in steps of ``step`` on a slider."""
+    """A finite number from ``low`` to ``high``; a slider shows ``low`` to ``slider_high`` in steps of ``step``."""
 
     low: float = 0.0
     high: float = 1.0
     step: float = 0.01
+    slider_high: float | None = None
 
     def parse(self, raw: object) -> float:
         rule = _NUMBER.fill(low=f"{self.low:g}", high=f"{self.high:g}")

@@ -13,6 +13,8 @@ from attnviz.stages import STAGES
 from attnviz.text import Text, same
 
 MOST_HEADS = 64
+# Two sentences of so many Chinese characters, nine bytes each in an address, stay within what a server takes.
+MOST_LETTERS = 2000
 # One by one where a single token can be seen, doubling above.
 LENGTH_STOPS = (*range(1, 65), 128, 256, 512, 1024, 2048, 4096)
 D_K_STOPS = (*range(1, 33), *range(36, 65, 4), *range(80, 129, 16), 160, 192, 256, 320, 384, 512, 640, 768, 1024)
@@ -56,9 +58,9 @@ _INPUT = (
             "Split into words, Chinese into characters. It repeats where the length exceeds its tokens.",
             "按单词切分，中文按字切分。长度超过 token 数时循环重复。",
         ),
-        most=4000,
+        most=MOST_LETTERS,
     ),
-    Words("context", Text("Sentence of the keys", "键一侧的句子"), DEFAULT_CONTEXT, most=4000),
+    Words("context", Text("Sentence of the keys", "键一侧的句子"), DEFAULT_CONTEXT, most=MOST_LETTERS),
     _length("length", Text("Length", "序列长度"), Text("Number of queries.", "查询的个数。")),
     _length("key_length", Text("Key length", "键的个数"), Text("Number of keys.", "键的个数。")),
 )
@@ -108,7 +110,16 @@ _RULE = (
         Text("What the scores are multiplied by before softmax.", "softmax 之前分数所乘的系数。"),
         options={"auto": same("1/√d_k"), "one": Text("1 (none)", "1（不缩放）"), "custom": Text("custom", "自定义")},
     ),
-    Number("scale_value", Text("Scale factor", "缩放系数"), 0.125, low=0.0, high=4.0, step=0.005),
+    # By typing it goes as far as float16 does not: scores beyond 65,504 are infinite there.
+    Number(
+        "scale_value",
+        Text("Scale factor", "缩放系数"),
+        0.125,
+        low=0.0,
+        high=100_000.0,
+        slider_high=4.0,
+        step=0.005,
+    ),
     Number(
         "dropout",
         Text("Dropout", "Dropout（随机丢弃）"),

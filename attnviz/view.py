@@ -7,6 +7,7 @@ follow, with a note.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, cast
 
 from attnviz import device as devices
@@ -89,7 +90,7 @@ class View:
         if self.input != "sentence":
             return None
         own = side == "query" or self.attention == "self"
-        return repeat(inputs.tokenize(self.text if own else self.context), self.length if own else self.key_length)
+        return _tokens(self.text if own else self.context, self.length if own else self.key_length)
 
 
 class Settled(NamedTuple):
@@ -123,6 +124,11 @@ def repeat(tokens: tuple[str, ...], length: int) -> tuple[str, ...]:
     """Give ``length`` tokens, beginning again where they run out; no token at all counts as one empty one."""
     tokens = tokens or ("",)
     return (tokens * (length // len(tokens) + 1))[:length]
+
+
+@lru_cache(maxsize=4)
+def _tokens(text: str, length: int) -> tuple[str, ...]:
+    return repeat(inputs.tokenize(text), length)
 
 
 class _Reader:
@@ -215,6 +221,13 @@ def _read_mask(reader: _Reader) -> dict[str, Value]:
         if most is not None and cast("int", value) > most:
             reader.follow(name, most, _FOLLOWS, limit=keys)
         settings[own.name] = reader.values[name]
+    try:
+        MASKS[mask].build(**settings)
+    except Refusal as refusal:
+        # Settings that are fine one by one and make no mask together, such as a tree in which a child comes first.
+        reader.problems.append(refusal.text)
+        for name, own in zip(mask_knobs(mask), MASKS[mask].knobs, strict=True):
+            settings[own.name] = reader.values[name] = reader.defaults[name]
     return settings
 
 

@@ -105,7 +105,7 @@ def test_a_cell_is_json(client: TestClient) -> None:
         ("/live/echo?a", 400, "cannot be read"),
         ("/live/echo?a=%ff", 400, "cannot be read"),
         ("/live/echo?" + "&".join(f"a{i}=1" for i in range(live.FIELD_LIMIT + 1)), 400, "cannot be read"),
-        ("/live/echo?a=" + "x" * live.QUERY_LIMIT, 414, "16,384"),
+        ("/live/echo?a=" + "x" * live.QUERY_LIMIT, 414, "49,152"),
         ("/live/echo?refuse=1", 422, "d_k must be a whole number."),
         ("/live/echo?crash=1", 500, "could not be computed"),
     ],

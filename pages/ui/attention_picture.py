@@ -1,6 +1,8 @@
 """The attention view as grids of maps with their words: what the page shows and what the live route sends."""
 
+import json
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -11,20 +13,24 @@ from attnviz.stages import STAGES, Call, Fused
 from attnviz.text import Refusal, Text
 from attnviz.view import View, settle
 from attnviz.view_run import run
-from pages.ui.heatmap.frame import Axis, Grid, Map, pack
+from pages.ui.heatmap.frame import MOST_BYTES, Axis, Grid, Map, pack
 from pages.ui.translate import say
 
 FIGURE = "attention"
 MAIN, STRIP = "main", "stages"
 STRIP_SIDE = 64
-# Codes of two bytes each, with room left for the strip and the header.
 MAIN_CELLS = 1024 * 1024
+# What a frame holds besides codes and names: the description of each map, settings with caption, words of the page.
+MAP_BYTES, SETTING_BYTES, PAGE_BYTES = 512, 2_000, 12_000
+# Names that would take more than this are left out; the maps then show indices.
+NAME_BYTES = 600_000
 _ROUTE_ONLY = ("lang", "part", "map", "rows", "cols", "row", "col")
 
 _REGION = Text("{name} must be two whole numbers start-stop inside the map, got {value}.",
                "{name} 应为图内的两个整数 start-stop，收到的是 {value}。")  # fmt: skip
 _INDEX = Text("{name} must be a whole number from 0 to {high}, got {value}.",
               "{name} 应为 0 到 {high} 之间的整数，收到的是 {value}。")  # fmt: skip
+_PART = Text("part must be one of {options}, got {value}.", "part 应为以下之一：{options}，收到的是 {value}。")
 _MAP = Text("map must be one of {options}, got {value}.", "map 应为以下之一：{options}，收到的是 {value}。")
 
 
@@ -41,8 +47,24 @@ def strip_head(view: View) -> int:
 
 
 def _side(view: View, maps: int) -> int:
-    """Give the largest side of a main map, so that all maps together stay within one message."""
-    return max(32, min(pictures.MAX_SIDE, int((MAIN_CELLS / maps) ** 0.5)))
+    """Give the largest side of a main map, so that all maps, their names and the strip stay within one message."""
+    settings = _json_bytes((view.text, view.context)) + SETTING_BYTES
+    # The route sends the strip along; the page sends its words, and the settings once more, but the strip apart.
+    beside = max(len(STAGES) * (2 * STRIP_SIDE**2 + MAP_BYTES), PAGE_BYTES + settings)
+    names = sum(map(_json_bytes, set(_names(view).values())))
+    room = MOST_BYTES - beside - settings - names - maps * MAP_BYTES
+    return max(16, min(pictures.MAX_SIDE, int((min(MAIN_CELLS, room // 2) / maps) ** 0.5)))
+
+
+def _names(view: View) -> dict[str, tuple[str, ...]]:
+    """Give the tokens of both sides by dimension; none for random input and where they are too much for a message."""
+    found = {dim: tokens for dim in ("query", "key") if (tokens := view.tokens(dim)) is not None}
+    return found if sum(map(_json_bytes, found.values())) <= NAME_BYTES else {}
+
+
+@lru_cache(maxsize=8)
+def _json_bytes(words: tuple[str, ...]) -> int:
+    return len(json.dumps(words, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
 def requests(view: View) -> list[pictures.Request]:
@@ -54,10 +76,8 @@ def requests(view: View) -> list[pictures.Request]:
 
 
 def _axis(view: View, dim: str, span: tuple[int, int], language: str) -> Axis:
-    tokens = None
-    if dim != "feature":
-        own = view.tokens(dim)
-        tokens = None if own is None else own[span[0] : span[1]]
+    names = _names(view).get(dim)
+    tokens = None if names is None else names[span[0] : span[1]]
     return Axis(dim, say(language, f"attention.axis.{dim}"), span[1] - span[0], span[0], tokens)
 
 
@@ -160,21 +180,28 @@ def _alt(view: View, picture: Picture, language: str) -> str:
     counted = np.isfinite(picture.values)
     if picture.state is not None:
         counted &= picture.state == stages.VALUE
-    stage = STAGES[view.stage].label
-    common = {"stage": stage, "maps": picture.values.shape[0], "rows": view.length, "cols": view.key_length}
+    stage, request = STAGES[view.stage], picture.request
+    assert request.rows is not None and request.cols is not None
+    common = {
+        "stage": stage.label,
+        "maps": picture.values.shape[0],
+        "rows": request.rows[1] - request.rows[0],
+        "cols": request.cols[1] - request.cols[0],
+    }
     if not counted.any():
         return say(language, "attention.alt_empty", **common)
     flat = np.where(counted, picture.values, -np.inf)
     index, row, col = (int(i) for i in np.unravel_index(int(flat.argmax()), flat.shape))
-    assert picture.request.rows is not None and picture.request.cols is not None
     return say(
         language,
         "attention.alt",
         **common,
+        row_axis=say(language, f"attention.axis.{stage.rows}"),
+        col_axis=say(language, f"attention.axis.{stage.cols}"),
         high=f"{flat[index, row, col]:.4g}",
         low=f"{np.where(counted, picture.values, np.inf).min():.4g}",
-        row=picture.request.rows[0] + row * picture.pool[0],
-        col=picture.request.cols[0] + col * picture.pool[1],
+        row=request.rows[0] + row * picture.pool[0],
+        col=request.cols[0] + col * picture.pool[1],
         head=map_keys(view)[index],
         empty=picture.no_key_rows,
     )
@@ -202,6 +229,7 @@ def frame(params: Mapping[str, str]) -> bytes:
     """
     view, language, given = read(params)
     if "rows" in params or "cols" in params:
+        _check_part(params, (MAIN,))
         return pack(FIGURE, given, {MAIN: _region(view, params, language)})
     return pack(FIGURE, given, grids(view, language))
 
@@ -240,6 +268,7 @@ def cell(params: Mapping[str, str]) -> dict[str, object]:
         Refusal: For settings that cannot be read and cells outside the map.
     """
     view, _, _ = read(params)
+    _check_part(params, (MAIN, STRIP))
     strip = params.get("part") == STRIP
     stage = params.get("map", "") if strip else view.stage
     keys = tuple(STAGES) if strip else map_keys(view)
@@ -253,6 +282,12 @@ def cell(params: Mapping[str, str]) -> dict[str, object]:
     state = stages.VALUE if picture.state is None else int(picture.state[0, 0, 0])
     return {"value": np.format_float_positional(picture.values[0, 0, 0], trim="-") if state == stages.VALUE else "",
             "state": state, "row": row, "col": col}  # fmt: skip
+
+
+def _check_part(params: Mapping[str, str], parts: tuple[str, ...]) -> None:
+    """Refuse a part that has no such cells; the large picture is meant where none is named."""
+    if params.get("part", MAIN) not in parts:
+        raise Refusal(_PART.fill(options=", ".join(parts), value=repr(params["part"][:40])))
 
 
 def _index(params: Mapping[str, str], name: str, length: int) -> int:

@@ -147,7 +147,8 @@ class Panel:
             places = {"stops": allowed} if allowed else {"step": 1}
             limits = {"low": knob.low, "high": top, "typed_high": max(top, knob.high if high is None else top)}
         elif isinstance(knob, Number):
-            places, limits = {"step": knob.step}, {"low": knob.low, "high": knob.high}
+            top = max(knob.slider_high or knob.high, cast("float", self._value(name)))
+            places, limits = {"step": knob.step}, {"low": knob.low, "high": top, "typed_high": knob.high}
         else:
             raise ValueError(f"name must be a number that a slider can move, got {name!r}")
         live_slider(
