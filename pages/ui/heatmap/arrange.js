@@ -24,8 +24,9 @@ function short(value, digits = 3) {
 function spelled(map, code) {
   const value = valueOf(map, code)
   const step = map.log ? Math.abs(value) * (10 ** (Math.log10(map.high / map.low) / TOP) - 1) : (map.high - map.low) / TOP
-  if (!(step > 0)) return short(value, 7)
-  return short(value, Math.min(7, Math.max(1, Math.floor(Math.log10(Math.abs(value) / step)))))
+  if (!(step > 0) || !value) return short(value, 7)
+  const digits = 1 + Math.floor(Math.log10(Math.abs(value))) - Math.ceil(Math.log10(step))
+  return short(value, Math.min(7, Math.max(1, digits)))
 }
 
 const niceStep = least => {
@@ -94,10 +95,10 @@ class Ruler {
 
 // Which labels of an axis are drawn when a token is `cell` pixels wide, and whether they stand upright.
 function labelPlan(ruler, axis, cell, em, across) {
-  const line = em * 1.2
+  const line = em * 1.12
   if (!across) return { step: niceStep(line / cell), turned: false }
   const name = ruler.widest(axis)
-  const widest = name + (name > 1.5 * em || !axis.tokens ? 6 : 3)
+  const widest = name + (name > 1.5 * em || !axis.tokens ? 6 : 2)
   if (widest <= cell) return { step: 1, turned: false }
   if (!axis.tokens || widest <= 2.4 * em) return { step: niceStep(widest / cell), turned: false }
   return { step: niceStep(line / cell), turned: true }

@@ -149,10 +149,10 @@ class Heatmap {
     this.sharp.clear()
     this.exact = new Map()
     for (const shape of this.zooms.keys()) if (!maps.some(map => shapeOf(map) === shape)) this.zooms.delete(shape)
+    this.frames += 1
+    this.params = frame.header.params
     this.draw()
     this.caption()
-    this.root.dataset.params = JSON.stringify(frame.header.params)
-    this.root.dataset.frame = String(++this.frames)
     this.sharpenSoon()
     if (this.hover) this.point()
     this.reselect()
@@ -205,7 +205,8 @@ class Heatmap {
   draw() {
     if (!this.theme || !this.grid) return
     const { stage } = this.parts
-    const width = Math.max(60, stage.clientWidth)
+    const width = stage.clientWidth
+    if (!width) return // not laid out yet, or in a closed tab: the observer draws it when there is room
     const ratio = devicePixelRatio || 1
     const em = Math.max(13, 0.8125 * this.theme.em) * this.config.scale
     this.ruler ??= new Ruler(this.base, `${em}px ${this.theme.font}`)
@@ -240,6 +241,9 @@ class Heatmap {
       labels: this.labels,
     }
     this.mark()
+    // Only now: whoever waits for a picture finds it painted.
+    this.root.dataset.params = JSON.stringify(this.params)
+    if (this.root.dataset.frame !== String(this.frames)) this.root.dataset.frame = String(this.frames)
   }
 
   // The window on a map in tokens, absolute.
@@ -386,7 +390,7 @@ class Heatmap {
         const most = frame.foot - 8
         this.text(nameOf(cols, i), x, box.y + box.h + 6, { align: "right", baseline: "middle", turn: -Math.PI / 2, most, note })
       } else {
-        const most = step * wide - 4
+        const most = step * wide - 2
         const half = Math.min(most, ruler.width(nameOf(cols, i))) / 2
         const inside = Math.min(Math.max(x, half + 1), this.width - half - 1)
         this.text(nameOf(cols, i), inside, box.y + box.h + 5, { align: "center", baseline: "top", most, note })
@@ -407,7 +411,7 @@ class Heatmap {
     const { left, top, right, bottom, axis, foot, narrow } = this.layout.frame
     const [map] = this.maps
     const box = narrow
-      ? { x: left, y: bottom + foot + axis + em * 0.4, w: Math.max(60, right - left), h: BAR }
+      ? { x: left, y: bottom + foot + axis + em * 0.4, w: Math.max(60, this.width - left - 12), h: BAR }
       : { x: right + 16, y: top, w: BAR, h: Math.max(40, bottom - top) }
     const along = narrow ? [box.x, 0, box.x + box.w, 0] : [0, box.y + box.h, 0, box.y]
     const ramp = this.theme.ramps[map.palette]
@@ -640,7 +644,7 @@ class Heatmap {
     if (this.config.picks === "map") return this.send("select", { map: cell.map.key, at: Date.now() })
     const chosen = this.selectionOf(cell.map, cell.row.first, cell.col.first)
     const old = this.group.selection
-    this.before = { selection: old, at: this.group.selectedAt }
+    this.before = this.zooms.size ? { selection: old, at: this.group.selectedAt } : null
     const same = old && Object.keys(chosen).every(name => old[name] === chosen[name])
     this.select(same ? null : chosen, this.zooms.size ? DOUBLE_MS : 0)
   }
@@ -855,7 +859,7 @@ class Heatmap {
     const { top, bottom, left, right } = this.window(map)
     const { shown } = this.source(map)
     const edge = (index, axis, pool, low, high, size) => {
-      if (index === undefined || index < low || index >= high) return null
+      if (!(index >= low && index < high)) return null
       const first = axis.start + Math.floor((index - axis.start) / pool) * pool
       const [a, b] = [Math.max(low, first), Math.min(high, first + pool)]
       const scale = size / (high - low)

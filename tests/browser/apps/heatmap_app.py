@@ -77,20 +77,23 @@ def grid(params: Mapping[str, str], spans: tuple[tuple[int, int], tuple[int, int
     if size["heads"] == 0:
         return Grid(())
     spans = spans or ((0, size["queries"]), (0, size["keys"]))
-    axes = []
-    for dim, (start, stop), name in zip(("query", "key"), spans, ("queries", "keys"), strict=True):
-        tokens = names(params.get("tokens", "numbers"), size[name])
-        axes.append(Axis(dim, dim, stop - start, start, None if tokens is None else tokens[start:stop]))
+
+    def axis(dim: str, span: tuple[int, int], count: int) -> Axis:
+        tokens = names(params.get("tokens", "numbers"), count)
+        return Axis(dim, dim, span[1] - span[0], span[0], None if tokens is None else tokens[span[0] : span[1]])
+
+    rows, cols = axis("query", spans[0], size["queries"]), axis("key", spans[1], size["keys"])
     log = params.get("scale") == "log"
     signed = params.get("kind") == "signed"
-    ends = {"low": 1e-6 if log else -1.0 if signed else 0.0, "high": 1.0}
+    low = 1e-6 if log else -1.0 if signed else 0.0
+    low, high = (None, None) if params.get("range") == "own" else (low, 1.0)
+    palette = "diverging" if signed else "sequential"
     maps = []
     for head in range(size["heads"]):
         drawn, state, pool = pooled(params, head, spans, size["side"])
         maps.append(
             Map(
-                str(head), f"head {head}", drawn, *axes, state, pool, palette="diverging" if signed else "sequential",
-                log=log, **({} if params.get("range") == "own" else ends),
+                str(head), f"head {head}", drawn, rows, cols, state, pool, palette=palette, log=log, low=low, high=high
             )
         )  # fmt: skip
     return Grid(tuple(maps), f"d = {params.get('d', '1')}", f"{size['heads']} maps, d = {params.get('d', '1')}")
@@ -129,6 +132,8 @@ def frame(params: Mapping[str, str]) -> bytes:
 
 def cell(params: Mapping[str, str]) -> dict[str, object]:
     """Give the exact value of one cell."""
+    if params["part"] == "strip":
+        return {"value": "of the strip", "state": 0}
     row, col = np.array([int(params["row"])]), np.array([int(params["col"])])
     return {"value": f"{values(params, int(params['map']), row, col)[0, 0]:.15f}", "state": 0}
 
