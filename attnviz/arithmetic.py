@@ -224,10 +224,10 @@ class Entry:
     Args:
         step: Key of the step: ``tokens``, ``context``, ``projection``, ``split``, ``scores``, ``weights``, ``mix``,
             ``merge`` or ``out``.
-        name: What the tensor is called.
+        name: What the tensor is called, in LaTeX.
         shape: Its size on each axis.
-        axes: What each axis counts: ``batch``, ``queries``, ``keys``, ``width``, ``heads``, ``kv_heads`` or ``d_k``,
-            or two of them that are one axis.
+        axes: What each axis counts: ``batch``, ``length``, ``queries``, ``keys``, ``width``, ``heads``, ``kv_heads``
+            or ``d_k``, or two of them that are one axis. ``length`` is both queries and keys.
     """
 
     step: str
@@ -254,27 +254,22 @@ def ledger(view: View) -> tuple[Entry, ...]:
     tokens = torch.empty(1, view.length, config.hidden_size, device="meta")
     context = torch.empty(1, view.key_length, config.hidden_size, device="meta") if cross else tokens
     merged = core.output.transpose(1, 2).flatten(2).to(torch.float32)
-    source = "keys" if cross else "queries"
-    q_axes, kv_axes = ("batch", "heads", "queries", "d_k"), ("batch", "kv_heads", source, "d_k")
-    pairs = ("batch", "heads", "queries", source)
+    side, own, other = ("y", "queries", "keys") if cross else ("x", "length", "length")
+    q_axes, kv_axes = ("batch", "heads", "queries", "d_k"), ("batch", "kv_heads", "keys", "d_k")
+    pairs = ("batch", "heads", "queries", "keys")
     lines: Sequence[tuple[str, str, Tensor, tuple[str, ...]]] = (
-        ("tokens", "x", tokens, ("batch", "queries", "width")),
-        *((("context", "c", context, ("batch", source, "width")),) if cross else ()),
-        ("projection", "x W_Q", tokens @ matrices["query"], ("batch", "queries", "heads · d_k")),
-        ("projection", f"{'c' if cross else 'x'} W_K", context @ matrices["key"], ("batch", source, "kv_heads · d_k")),
-        (
-            "projection",
-            f"{'c' if cross else 'x'} W_V",
-            context @ matrices["value"],
-            ("batch", source, "kv_heads · d_k"),
-        ),
+        ("tokens", "x", tokens, ("batch", own, "width")),
+        *((("context", "y", context, ("batch", other, "width")),) if cross else ()),
+        ("projection", "x W_Q", tokens @ matrices["query"], ("batch", own, "heads · d_k")),
+        ("projection", f"{side} W_K", context @ matrices["key"], ("batch", other, "kv_heads · d_k")),
+        ("projection", f"{side} W_V", context @ matrices["value"], ("batch", other, "kv_heads · d_k")),
         ("split", "Q", call.query, q_axes),
         ("split", "K", call.key, kv_axes),
         ("split", "V", call.value, kv_axes),
-        ("scores", "Q Kᵀ", core.scores, pairs),
+        ("scores", r"Q K^\top", core.scores, pairs),
         ("weights", "A", core.weights, pairs),
         ("mix", "A V", core.output, q_axes),
-        ("merge", "concat", merged, ("batch", "queries", "heads · d_k")),
-        ("out", "concat W_O", merged @ matrices["output"], ("batch", "queries", "width")),
+        ("merge", "C", merged, ("batch", own, "heads · d_k")),
+        ("out", "C W_O", merged @ matrices["output"], ("batch", own, "width")),
     )
     return tuple(Entry(step, name, tuple(tensor.shape), axes) for step, name, tensor, axes in lines)

@@ -180,27 +180,33 @@ def test_the_ledger_has_the_shapes_of_a_layer_that_ran(given):
         "Q": variant.project(config, weights, tokens, context=context)[0],
         "K": ran.cache["key"],
         "V": ran.cache["value"],
-        "Q Kᵀ": core.scores,
+        r"Q K^\top": core.scores,
         "A": core.weights,
         "A V": core.output,
-        "concat W_O": ran.output,
+        "C W_O": ran.output,
         "x W_Q": tokens @ weights["query"],
-        f"{'x' if context is None else 'c'} W_K": source @ weights["key"],
-        f"{'x' if context is None else 'c'} W_V": source @ weights["value"],
-        **({} if context is None else {"c": context}),
+        f"{'x' if context is None else 'y'} W_K": source @ weights["key"],
+        f"{'x' if context is None else 'y'} W_V": source @ weights["value"],
+        **({} if context is None else {"y": context}),
     }
     entries = {entry.name: entry for entry in ledger(view)}
-    assert entries["concat"].shape == (1, view.length, view.heads * view.d_k)
+    assert entries["C"].shape == (1, view.length, view.heads * view.d_k)
     assert {name: tuple(tensor.shape) for name, tensor in right.items()} == {
-        name: entry.shape for name, entry in entries.items() if name != "concat"
+        name: entry.shape for name, entry in entries.items() if name != "C"
     }
 
 
-def test_the_ledger_s_axes_say_what_their_sizes_are():
-    view = settle({"length": "7", "key_length": "9", "attention": "cross", "heads": "6", "kv_heads": "3"}).view
-    sizes = {"batch": 1, "queries": 7, "keys": 9, "width": view_run.WIDTH, "heads": 6, "kv_heads": 3, "d_k": 64}
-    for entry in ledger(view):
+@pytest.mark.parametrize("attention", ["self", "cross"])
+def test_the_ledger_s_axes_say_what_their_sizes_are(attention):
+    given = {"length": "7", "attention": attention, "heads": "6", "kv_heads": "3", "d_k": "5"}
+    view = settle(given | ({"key_length": "9"} if attention == "cross" else {})).view
+    keys = 9 if attention == "cross" else 7
+    sizes = {"batch": 1, "length": 7, "queries": 7, "keys": keys, "width": view_run.WIDTH}
+    sizes |= {"heads": 6, "kv_heads": 3, "d_k": 5}
+    entries = ledger(view)
+    for entry in entries:
         assert entry.shape == tuple(math.prod(sizes[name] for name in axis.split(" · ")) for axis in entry.axes)
+    assert ("length" in entries[0].axes) == (attention == "self")
 
 
 def test_the_ledger_of_a_long_view_allocates_no_scores():
