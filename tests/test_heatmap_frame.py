@@ -131,6 +131,11 @@ def test_huge_and_tiny_ranges_keep_their_middle(low: float, high: float) -> None
     assert np.abs(codes - expected).max() <= 1
 
 
+def test_a_range_below_all_arithmetic_is_a_constant() -> None:
+    _, (codes,) = sent(drawn([[0.0, 0.0]], low=0.0, high=1e-310))
+    assert codes.tolist() == [[0, 0]]
+
+
 def test_values_that_float32_cannot_hold_are_infinite() -> None:
     (entry,), (codes,) = sent(drawn([[1e300, 1.0, 0.0]], dtype=np.float64))
     assert codes.tolist() == [[INF, TOP, 0]]

@@ -158,7 +158,7 @@ def encode(drawn: Map, low: float, high: float) -> tuple[np.ndarray, dict[str, b
         if drawn.log:
             position, first, last = np.log10(values), math.log10(low), math.log10(high)
         reach = last - first
-        if not (_NARROWEST < reach < _WIDEST and abs(first) < _WIDEST):
+        if not _NARROWEST < reach < _WIDEST:
             position = position.astype(np.float64)
         scaled = position - position.dtype.type(first)
         scaled *= position.dtype.type(TOP / reach if reach > 0 and math.isfinite(TOP / reach) else 0)
