@@ -47,8 +47,8 @@ _CSS = """
   font-size: 0.875rem;
   line-height: 1.5;
 }
-.head { display: flex; align-items: center; gap: 0.375rem; min-height: 1.75rem; }
-.label { min-width: 0; overflow-wrap: anywhere; }
+.head { display: flex; align-items: center; gap: 0.25rem; min-height: 1.75rem; }
+.label { min-width: 0; overflow-wrap: break-word; }
 .spring { flex: 1; }
 .unit { color: var(--muted); white-space: nowrap; }
 .unit:empty { display: none; }
@@ -69,7 +69,7 @@ button:focus-visible, .box:focus-visible { outline: none; box-shadow: var(--ring
 .reset { width: 1.5rem; height: 1.5rem; border-radius: var(--st-base-radius); font-size: 1rem; line-height: 1; }
 .reset:hover { color: var(--st-primary-color); }
 .box {
-  width: 4.5rem; padding: 0.125rem 0.375rem; border: 1px solid var(--st-border-color);
+  width: 4rem; padding: 0.125rem 0.375rem; border: 1px solid var(--st-border-color);
   border-radius: var(--st-base-radius); background: var(--st-secondary-background-color); color: inherit;
   font: inherit; font-variant-numeric: tabular-nums; text-align: right; box-sizing: border-box;
 }
