@@ -42,7 +42,8 @@ def test_defaults_are_those_that_the_page_promises():
     defaults = {name: knob.default for name, knob in KNOBS.items()}
     for name, value in {
         "d_k": 64, "heads": 4, "mask": "causal", "align": "top_left", "scale": "auto", "dropout": 0.0,
-        "backend": "eager", "dtype": "float32", "seed": 0, "head": "all", "stage": "weights", "reduce": "max", "log": False,
+        "backend": "eager", "dtype": "float32", "seed": 0, "head": "all", "stage": "weights", "reduce": "max",
+        "log": False,
     }.items():  # fmt: skip
         assert defaults[name] == value, name
 
