@@ -237,7 +237,7 @@ class Entry:
 
 
 def ledger(view: View) -> tuple[Entry, ...]:
-    """List the shape of every tensor from the token vectors to the layer's output.
+    """List the shape of every tensor from the token vectors to the layer's output; the worked example has no layer.
 
     Query, key and value are the view's own. The rest is the same code run once more on torch's meta device, where
     tensors have a shape and no numbers: nothing as large as queries × keys is allocated.
@@ -272,4 +272,6 @@ def ledger(view: View) -> tuple[Entry, ...]:
         ("merge", "C", merged, ("batch", own, "heads · d_k")),
         ("out", "C W_O", merged @ matrices["output"], ("batch", own, "width")),
     )
-    return tuple(Entry(step, name, tuple(tensor.shape), axes) for step, name, tensor, axes in lines)
+    # The worked example's queries, keys and values are given, not projected.
+    left_out = ("tokens", "context", "projection", "out") if view.input == "worked" else ()
+    return tuple(Entry(step, name, tuple(t.shape), axes) for step, name, t, axes in lines if step not in left_out)

@@ -1,4 +1,4 @@
-"""Where x comes from: a sentence, or random numbers."""
+"""Where x comes from: a sentence, or random numbers; or q, k and v themselves, to be checked by hand."""
 
 import hashlib
 import re
@@ -39,6 +39,14 @@ INPUTS: Registry[InputKind] = Registry(
             Text(
                 "Independent numbers from the normal distribution with mean 0 and variance 1.",
                 "相互独立、均值 0、方差 1 的正态随机数。",
+            ),
+        ),
+        InputKind(
+            "worked",
+            Text("worked example", "手算示例"),
+            Text(
+                "Queries, keys and values are whole numbers from −1 to 2, small enough to check every step by hand.",
+                "查询、键和值都是 −1 到 2 的整数，每一步都可以手算检查。",
             ),
         ),
     ),
@@ -129,6 +137,25 @@ def random_normal(shape: Sequence[int], seed: int) -> Tensor:
         float32 tensor of that shape on the CPU.
     """
     return _draw(tuple(shape), seed)
+
+
+def small_integers(shape: tuple[int, int, int], seed: int, stream: int) -> Tensor:
+    """Draw whole numbers from -1 to 2 by a hash of seed, stream and place, so that a larger shape keeps the numbers.
+
+    Args:
+        shape: ``(heads, length, width)``.
+        seed: Which example, 0 or more.
+        stream: 0 for queries, 1 for keys, 2 for values.
+
+    Returns:
+        float32 ``[1, heads, length, width]`` on the CPU.
+    """
+    heads, length, width = (torch.arange(size) for size in shape)
+    mixed = heads[:, None, None] * 0x9E3779B1 + length[:, None] * 0x85EBCA77 + width * 0xC2B2AE3D
+    mixed = mixed + (3 * seed + stream + 1) * 0x27D4EB2F
+    for shift, factor in ((15, 0x2C1B3C6D), (12, 0x297A2D39)):
+        mixed = ((mixed ^ (mixed >> shift)) * factor) & 0xFFFFFFFF
+    return ((mixed ^ (mixed >> 15)) & 3).to(torch.float32)[None] - 1.0
 
 
 def _draw(shape: tuple[int, ...], seed: int) -> Tensor:

@@ -30,6 +30,19 @@ def project(tokens, stream, count):
     return (tokens @ matrix.T).unflatten(2, (count, d_k)).transpose(1, 2)
 '''
 
+_INTEGERS = '''\
+def integers(stream, count, length):
+    """Draw whole numbers from -1 to 2 by a hash of seed, stream, head, position and dimension."""
+    mixed = torch.arange(count)[:, None, None] * 0x9E3779B1 + torch.arange(length)[:, None] * 0x85EBCA77
+    mixed = mixed + torch.arange(d_k) * 0xC2B2AE3D + (3 * seed + stream + 1) * 0x27D4EB2F
+    for shift, factor in ((15, 0x2C1B3C6D), (12, 0x297A2D39)):
+        mixed = ((mixed ^ (mixed >> shift)) * factor) & 0xFFFFFFFF
+    return ((mixed ^ (mixed >> 15)) & 3).float()[None] - 1
+
+
+q, k, v = integers(0, heads, q_len), integers(1, kv_heads, kv_len), integers(2, kv_heads, kv_len)
+'''
+
 _DROPOUT = """\
 row, col = torch.arange(q_len)[:, None], torch.arange(kv_len)
 mixed = row * 0x9E3779B1 + col * 0x85EBCA77 + torch.arange(heads)[:, None, None] * 0xC2B2AE3D + (seed + 1) * 0x27D4EB2F
@@ -66,6 +79,7 @@ def attention_snippet(
     tokens: Sequence[str] | None = None,
     context: Sequence[str] | None = None,
     cross: bool = False,
+    worked: bool = False,
     mask: str = "full",
     mask_settings: Mapping[str, Value] | None = None,
     align: str = "top_left",
@@ -84,6 +98,7 @@ def attention_snippet(
         tokens: The tokens that ask, ``q_len`` of them; None is random normal input.
         context: The tokens attended to in cross attention; None is random normal input.
         cross: The keys come from other tokens than the queries.
+        worked: Queries, keys and values are small whole numbers, made without tokens.
         mask: Key of ``MASKS``.
         mask_settings: Values of its knobs; those not given take their default.
         align: ``top_left`` or ``bottom_right``.
@@ -108,8 +123,8 @@ def attention_snippet(
     shared = config.num_key_value_heads != config.num_attention_heads
     parts = (
         "import torch\n\n" + _sizes(config, seed, q_len, kv_len, scale),
-        f"\n{_WEIGHTS}\n",
-        _inputs(tokens, context, seed, cross, dtype),
+        f"\n{_INTEGERS}" if worked else f"\n{_WEIGHTS}\n\n{_inputs(tokens, context, seed, cross)}",
+        _cast(dtype),
         _allowed(MASKS[mask].code(**settings), shift, built.per_head) if hidden else "",
         core(hidden, shared, is_causal, dtype_size(dtype) < 4),
         _DROPOUT.format(dropout=dropout) if dropout else "",
@@ -148,16 +163,18 @@ def _sizes(config: GroupedConfig, seed: int, q_len: int, kv_len: int, scale: flo
     )
 
 
-def _inputs(tokens: Sequence[str] | None, context: Sequence[str] | None, seed: int, cross: bool, dtype: str) -> str:
+def _inputs(tokens: Sequence[str] | None, context: Sequence[str] | None, seed: int, cross: bool) -> str:
     """Give the lines that make the token vectors and project them."""
     lines = [_vectors("x", tokens, "q_len", seed, 0)]
     if cross:
         lines.append(_vectors("context", context, "kv_len", seed, 1))
     source = "context" if cross else "x"
     lines.append(f"q, k, v = project(x, 0, heads), project({source}, 1, kv_heads), project({source}, 2, kv_heads)\n")
-    if dtype != "float32":
-        lines.append(f"q, k, v = (tensor.to(torch.{dtype}) for tensor in (q, k, v))\n")
     return "".join(lines)
+
+
+def _cast(dtype: str) -> str:
+    return "" if dtype == "float32" else f"q, k, v = (tensor.to(torch.{dtype}) for tensor in (q, k, v))\n"
 
 
 def _vectors(name: str, tokens: Sequence[str] | None, length: str, seed: int, side: int) -> str:

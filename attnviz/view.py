@@ -8,6 +8,7 @@ follow, with a note.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple, cast
 
 from attnviz import device as devices
@@ -19,6 +20,8 @@ from attnviz.settings import KNOBS, every_name, mask_knobs
 from attnviz.text import Refusal, Text
 
 NORMAL_LENGTH = 32
+# Four numbers in a vector make the scale 1/2.
+WORKED_SIZES: Mapping[str, int] = MappingProxyType({"length": 4, "d_k": 4, "heads": 1})
 
 _UNKNOWN = Text("{name} is not a setting of this page.", "本页没有 {name} 这个设置。")
 _DIVIDE = Text(
@@ -175,7 +178,7 @@ def settle(given: Mapping[str, object]) -> Settled:
     reader.problems += [_UNKNOWN.fill(name=repr(str(name)[:40])) for name in given if name not in known]
     _read_lengths(reader)
     for name in ("d_k", "heads"):
-        reader.read(name, KNOBS[name])
+        reader.read(name, KNOBS[name], WORKED_SIZES[name] if reader.values["input"] == "worked" else None)
     _read_kv_heads(reader)
     mask_settings = _read_mask(reader)
     for name, knob in KNOBS.items():
@@ -191,9 +194,10 @@ def _read_lengths(reader: _Reader) -> None:
     """Read the input; a sentence's own number of tokens is the default of its length."""
     for name in ("attention", "input", "text", "context"):
         reader.read(name, KNOBS[name])
-    sentence = reader.values["input"] == "sentence"
+    source = reader.values["input"]
+    fixed = WORKED_SIZES["length"] if source == "worked" else NORMAL_LENGTH
     for name, text in (("length", "text"), ("key_length", "context")):
-        natural = len(inputs.tokenize(str(reader.values[text]))) if sentence else NORMAL_LENGTH
+        natural = len(inputs.tokenize(str(reader.values[text]))) if source == "sentence" else fixed
         knob = cast("Integer", KNOBS[name])
         reader.read(name, knob, min(max(1, natural), knob.high))
     if reader.values["attention"] == "self":

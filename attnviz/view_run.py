@@ -40,7 +40,7 @@ class _Source(NamedTuple):
 
 
 def make_call(view: View) -> Call:
-    """Make the attention call of a view: tokens or random vectors, projected by the variant's seeded weights.
+    """Make the attention call of a view: token vectors projected by the variant's seeded weights, or whole numbers.
 
     Args:
         view: A settled view.
@@ -107,15 +107,24 @@ def _config(heads: int, kv_heads: int, d_k: int) -> GroupedConfig:
 
 @lru_cache(maxsize=8)
 def _tensors(source: _Source) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    target = {"device": devices.resolve(source.device), "dtype": getattr(torch, source.dtype)}
+    query, key, value = (tensor.to(**target) for tensor in _made(source))
+    return query, key, value
+
+
+def _made(source: _Source) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Give query, key and value in float32: the worked example's own numbers, else token vectors projected."""
     heads, kv_heads = source.heads, source.kv_heads
+    if source.input == "worked":
+        query = inputs.small_integers((heads, source.length, source.d_k), source.seed, 0)
+        shape = (kv_heads, source.key_length, source.d_k)
+        return query, inputs.small_integers(shape, source.seed, 1), inputs.small_integers(shape, source.seed, 2)
     variant = VARIANTS[variant_key(heads, kv_heads)]
     config = _config(heads, kv_heads, source.d_k)
     weights = variant.weights(config, seed=source.seed)
     own = _input(source, source.text, source.length, 0)
     context = None if source.attention == "self" else _input(source, source.context, source.key_length, 1)
-    target = {"device": devices.resolve(source.device), "dtype": getattr(torch, source.dtype)}
-    query, key, value = (t.to(**target) for t in variant.project(config, weights, own, context=context))
-    return query, key, value
+    return variant.project(config, weights, own, context=context)
 
 
 def _input(source: _Source, text: str, length: int, side: int) -> torch.Tensor:

@@ -163,7 +163,8 @@ def test_the_ledger_lists_every_shape_in_words(language, settings):
 @pytest.mark.parametrize(
     ("value", "written"),
     [
-        (2.0, "2"), (-0.0, "0"), (-3.0, "−3"), (0.5, "0.5000"), (-0.12345, "−0.1235"), (1234.5, "1234.5000"),
+        (2.0, "2"), (-0.0, "0"), (-3.0, "−3"), (0.5, "0.5"), (2.00004, "2.0000"),
+        (-0.12345, "−0.1235"), (1234.5, "1234.5"),
         (1.5e-7, "1.50·10⁻⁷"), (-2.5e12, "−2.50·10¹²"), (float("inf"), "∞"),
         (-float("inf"), "−∞"), (float("nan"), "NaN"),
     ],
@@ -175,9 +176,19 @@ def test_numbers_as_text(value, written):
 @pytest.mark.parametrize(
     ("value", "behind", "written"),
     [
-        (0.5, True, "0.5000"), (-0.5, False, "-0.5000"), (-0.5, True, "(-0.5000)"),
+        (0.5, True, "0.5"), (-0.5, False, "-0.5"), (-0.5, True, "(-0.5)"),
         (1.5e-7, False, r"1.50 \cdot 10^{-7}"), (float("inf"), False, r"\infty"), (float("nan"), True, r"\mathrm{NaN}"),
     ],
 )  # fmt: skip
 def test_numbers_in_a_formula(value, behind, written):
     assert formula(value, behind=behind) == written
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_worked_example_shows_whole_numbers_that_a_hand_can_check(language):
+    app = opened(language, input="worked", cell="0,1,1")
+    assert [row[1:] for row in rows(app, "$i$")[:-1]] == [
+        ["2", "1", "2"], ["0", "−1", "0"], ["0", "0", "0"], ["−1", "0", "0"],
+    ]  # fmt: skip
+    assert r"$2 \times 0.5$" in text(app)
+    assert say(language, "attention.worked", seed=0) in [element.value for element in app.caption]

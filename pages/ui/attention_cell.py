@@ -63,13 +63,14 @@ def shapes(panel: Panel) -> None:
 
 
 def plain(value: float) -> str:
-    """Write a number as text: whole ones as they are, others with four decimals or as a power of ten."""
+    """Write a number as text: with four decimals, fewer where they say it exactly, or as a power of ten."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "∞" if value > 0 else "−∞"
     if value.is_integer() and abs(value) < 1e6:
         text = str(int(value))
     elif 1e-3 <= abs(value) < 1e5:
         text = f"{value:.4f}"
+        text = text.rstrip("0") if float(text) == value else text
     else:
         mantissa, exponent = f"{value:.2e}".split("e")
         text = f"{mantissa}·10{str(int(exponent)).translate(_RAISED)}"

@@ -100,6 +100,7 @@ def code(view: View) -> str:
         tokens=view.tokens("query"),
         context=view.tokens("key") if view.attention == "cross" else None,
         cross=view.attention == "cross",
+        worked=view.input == "worked",
         mask=view.mask,
         mask_settings=dict(view.mask_settings),
         align=view.align,
@@ -126,7 +127,7 @@ def _origin(panel: Panel) -> str:
     """Say where the input comes from, and that nothing is trained."""
     view = panel.settled.view
     if view.input != "sentence":
-        return panel.title("random", seed=view.seed)
+        return panel.title("worked" if view.input == "worked" else "random", seed=view.seed)
     own = len(inputs.tokenize(view.text))
     if 0 < own < view.length:
         return panel.title("untrained") + " " + panel.title("repeats", tokens=own, length=units.count(view.length))
