@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.browser.driver import Tab, launch, open_tab
+from tests.browser.driver import WAIT_MS, Tab, launch, open_tab
 from tests.browser.server import Server
 from tests.chromium import find_chromium
 
 LOG = pytest.StashKey[list[Server]]()
+# A wait ends with what it waits for: a patient one costs a fast machine nothing and spares a slow one.
+expect.set_options(timeout=WAIT_MS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
