@@ -48,11 +48,13 @@ def row_detail(call: Call, head: int, row: int, ran: Fused | None = None) -> Row
 class Census(NamedTuple):
     """Count what went on in a whole call, over all heads.
 
-    ``not_finite`` rows left the range of the dtype, ``no_key`` rows have no key, ``underflowed`` allowed weights are
-    exactly 0. ``difference`` is the largest absolute difference between a fused output and the recomputed weights times
-    V: it says whether the map that is drawn is the one the kernel used; None for a backend that shows its weights.
+    ``pairs`` of query and key may attend, ``not_finite`` rows left the range of the dtype, ``no_key`` rows have no key,
+    ``underflowed`` allowed weights are exactly 0. ``difference`` is the largest absolute difference between a fused
+    output and the recomputed weights times V: it says whether the map that is drawn is the one the kernel used; None
+    for a backend that shows its weights.
     """
 
+    pairs: int
     not_finite: int
     no_key: int
     underflowed: int
@@ -66,10 +68,11 @@ def census(call: Call, ran: Fused | None) -> Census:
         call: The call.
         ran: Its fused result, if a fused backend ran.
     """
-    not_finite = no_key = underflowed = 0
+    pairs = not_finite = no_key = underflowed = 0
     largest = 0.0
     for rows in row_blocks(call, range(call.heads), (0, call.q_len), ran):
         finite = torch.isfinite(rows.weights).all(-1)
+        pairs += int(rows.allowed.sum()) * (finite.shape[1] // rows.allowed.shape[1])
         not_finite += int((~finite).sum())
         no_key += int((~rows.allowed.any(-1)).expand(finite.shape).sum())
         if call.dropout == 0.0:
@@ -81,4 +84,4 @@ def census(call: Call, ran: Fused | None) -> Census:
             largest = max(largest, float((again - rows.output.to(torch.float32)).abs().max()))
             del weights
         del rows, finite  # else one block would still be held while the next is computed
-    return Census(not_finite, no_key, underflowed, None if ran is None else largest)
+    return Census(pairs, not_finite, no_key, underflowed, None if ran is None else largest)

@@ -73,6 +73,9 @@ def _remarks(panel: Panel, ran: Fused | None, counted: Census | None) -> list[st
     said = [] if ran is None else [panel.title("numbers.kernel", kernel=ran.kernel)]
     if counted is None:
         return said
+    # A mask of its own for each head lets other pairs attend in each; what is said of a head is then their mean.
+    pairs, cells = counted.pairs / view.heads, units.count(view.length * view.key_length)
+    said.append(panel.title("numbers.pairs", pairs=f"{pairs:,.12g}", cells=cells))
     if counted.not_finite:
         said.append(panel.title("numbers.overflow", rows=units.count(counted.not_finite), dtype=view.dtype))
     if counted.no_key:

@@ -131,7 +131,7 @@ def _select(panel: Panel, chosen: Mapping[str, object] | None) -> None:
         panel.set("cell", None)
         return
     head = str(chosen.get("map", "0"))
-    first = int(head) if head.isdigit() else view.drawn_heads[0]
+    first = int(head) if head.isascii() and head.isdigit() else view.drawn_heads[0]
     indices: Sequence[object] = (first, query, *(() if chosen.get("key") is None else (chosen["key"],)))
     panel.set("cell", tuple(int(str(index)) for index in indices))
 
