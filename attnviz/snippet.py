@@ -123,8 +123,7 @@ def attention_snippet(
     shared = config.num_key_value_heads != config.num_attention_heads
     parts = (
         "import torch\n\n" + _sizes(config, seed, q_len, kv_len, scale),
-        f"\n{_INTEGERS}" if worked else f"\n{_WEIGHTS}\n\n{_inputs(tokens, context, seed, cross)}",
-        _cast(dtype),
+        (f"\n{_INTEGERS}" if worked else f"\n{_WEIGHTS}\n\n{_inputs(tokens, context, seed, cross)}") + _cast(dtype),
         _allowed(MASKS[mask].code(**settings), shift, built.per_head) if hidden else "",
         core(hidden, shared, is_causal, dtype_size(dtype) < 4),
         _DROPOUT.format(dropout=dropout) if dropout else "",

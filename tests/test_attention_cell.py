@@ -81,6 +81,14 @@ def test_of_many_dimensions_the_largest_are_shown_and_the_rest_summed():
     assert sum(products[:9]) == pytest.approx(products[9], abs=1e-3)
 
 
+@pytest.mark.parametrize(("width", "name"), [("4", "output_whole"), ("5", "output")])
+def test_an_output_cut_short_says_so(width, name):
+    said = say("en", f"attention.cell.{name}", query="3 “on”", shown=4, count=5)
+    app = opened(cell="0,3,1", d_k=width)
+    assert said in text(app)
+    assert len(rows(app, "$c$")) == 4
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize(
     ("settings", "key"),

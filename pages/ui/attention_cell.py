@@ -175,7 +175,10 @@ def _steps(panel: Panel, worked: Cell) -> None:
 def _output(panel: Panel, worked: Cell) -> None:
     """Show the first dimensions of the output row as this key's term and the others'."""
     query = _place(panel, panel.settled.view, "query", worked.query)
-    st.markdown(panel.title("cell.output", query=query, shown=len(worked.output), count=worked.value_width))
+    if len(worked.output) == worked.value_width:
+        st.markdown(panel.title("cell.output_whole", query=query))
+    else:
+        st.markdown(panel.title("cell.output", query=query, shown=len(worked.output), count=worked.value_width))
     rows = [
         (str(o.dimension), plain(o.value), plain(o.term), plain(o.others), f"**{plain(o.total)}**")
         for o in worked.output
