@@ -10,7 +10,7 @@ from attnviz import view_run
 from attnviz.backends import BACKENDS
 from attnviz.census import census, row_detail
 from attnviz.knobs import Choice, Flag, Integer, Lengths, Number
-from attnviz.masks import MASKS
+from attnviz.masks import MASKS, Mask
 from attnviz.settings import KNOBS, every_name, mask_knobs
 from attnviz.stages import fused
 from attnviz.text import LANGUAGES
@@ -271,6 +271,17 @@ def test_a_census_counts_rows_and_weights(backend, block, monkeypatch):
     assert (counted.difference is None) == (backend == "eager")
     if counted.difference is not None:
         assert counted.difference < 1e-3
+
+
+@pytest.mark.parametrize(("mask", "pairs"), [("full", 4 * 30), ("causal", 4 * 15)])
+def test_a_census_counts_pairs_of_every_head(mask, pairs, monkeypatch):
+    monkeypatch.setattr("attnviz.stages.BLOCK_SCORES", 50)
+    assert census(draw_call(5, 6, mask=MASKS[mask].build()), None).pairs == pairs
+
+
+def test_a_census_counts_pairs_of_a_mask_per_head():
+    mask = Mask(lambda b, h, q, k: (k < h) & (q == q), per_head=True)
+    assert census(draw_call(5, 6, mask=mask), None).pairs == 5 * (0 + 1 + 2 + 3)
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "flash"])

@@ -1,0 +1,100 @@
+"""Prose of the pages: every key that is used is there, every one that is there is used, with the fields it needs."""
+
+import ast
+import re
+import string
+from pathlib import Path
+
+import pytest
+
+from attnviz.text import LANGUAGES, Text
+from pages.ui.translate import say, table, words
+
+PAGES = Path(__file__).resolve().parent.parent / "pages"
+SOURCES = sorted(PAGES.rglob("*.py"))
+
+
+def literals() -> set[str]:
+    """Give every string in the pages' code, the fixed parts of f-strings included."""
+    found = set()
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+    return found
+
+
+def dynamic() -> list[re.Pattern[str]]:
+    """Give the keys that are put together when the code runs, as patterns."""
+    found = []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = [re.escape(p.value) if isinstance(p, ast.Constant) else r"[\w.]+" for p in node.values]
+                if any("." in part for part in parts) or len(parts) > 1:
+                    found.append(re.compile("".join(parts)))
+    return found
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_text_is_said_with_its_fields(language):
+    for key, text in words(language).items():
+        names = {field for _, field, _, _ in string.Formatter().parse(text) if field is not None}
+        assert all(re.fullmatch(r"\w+", name) for name in names), key
+        filled = say(language, key, **dict.fromkeys(names, "§")) if names else say(language, key)
+        assert "{" not in filled or "\\" in filled, key
+
+
+def test_no_key_is_left_that_nothing_uses():
+    """Pages say ``title("row.sum")`` of their own table and ``table(language, "slider")`` of a component's."""
+    used, patterns = literals(), dynamic()
+    tables = {"slider", "heatmap"}
+
+    def is_used(key: str) -> bool:
+        page, _, rest = key.partition(".")
+        return (
+            key in used or rest in used or page in tables
+            or any(pattern.fullmatch(key) or pattern.fullmatch(rest) for pattern in patterns)
+        )  # fmt: skip
+
+    assert [key for key in words("en") if not is_used(key)] == []
+
+
+def test_a_key_that_is_not_there_is_an_error():
+    with pytest.raises(KeyError, match="no such"):
+        say("en", "attention.no such")
+
+
+@pytest.mark.parametrize(
+    "give", [words, lambda language: say(language, "app.title"), lambda language: table(language, "app")]
+)
+def test_an_unknown_language_is_named(give):
+    with pytest.raises(ValueError, match="language must be one of en, zh, got 'fr'"):
+        give("fr")
+
+
+def test_a_field_that_is_a_text_is_said_in_the_same_language():
+    for language, word in zip(LANGUAGES, ("cat", "猫"), strict=True):
+        assert word in say(language, "attention.alt_empty", stage=Text("cat", "猫"), maps=1, rows=2, cols=3)
+
+
+def test_a_text_without_fields_keeps_its_braces(monkeypatch):
+    monkeypatch.setattr("pages.ui.translate.words", lambda language: {"a.b": "set {x}", "a.c": "{y}"})
+    assert say("en", "a.b") == "set {x}"
+    assert say("en", "a.c", y=3) == "3"
+
+
+def test_a_table_holds_what_stands_below_its_name_only():
+    slider = table("en", "slider")
+    assert {f"slider.{key}" for key in slider} == {key for key in words("en") if key.startswith("slider.")}
+    assert "reset" in slider and not any("." in key for key in slider)
+    assert table("en", "slide") == {}
+
+
+def test_texts_cannot_be_changed_by_who_reads_them():
+    with pytest.raises(TypeError):
+        words("en")["app.title"] = "x"  # type: ignore[index]  # that is the point
+
+
+def test_no_text_begins_or_ends_with_a_line_break():
+    assert [key for language in LANGUAGES for key, text in words(language).items() if text != text.strip("\n")] == []
