@@ -73,7 +73,7 @@ canvas { display: block; position: absolute; top: 0; left: 0; }
 .note, .caption { color: color-mix(in srgb, var(--st-text-color) 75%, var(--st-background-color)); }
 .note { font-size: 0.875em; }
 .reset {
-  position: absolute; right: 0; top: 0; font: inherit; padding: 0 0.5em; cursor: pointer;
+  position: absolute; right: 0; top: -0.25em; font: inherit; line-height: 1.3; padding: 0 0.5em; cursor: pointer;
   background: var(--st-background-color); color: var(--st-text-color);
   border: 1px solid var(--st-border-color); border-radius: var(--st-base-radius);
 }
@@ -128,6 +128,15 @@ def _chosen(message: Mapping[str, object]) -> Chosen | None:
     return {"map": message["map"], **{dim: index for dim, index in indices.items() if index is not None}}
 
 
+def _check(words: Mapping[str, str], layout: str, picks: str) -> None:
+    missing = [word for word in WORD_KEYS if word not in words]
+    if missing:
+        raise ValueError(f"words must have {', '.join(WORD_KEYS)}, got none for {', '.join(missing)}")
+    for name, value, valid in (("layout", layout, LAYOUTS), ("picks", picks, PICKS)):
+        if value not in valid:
+            raise ValueError(f"{name} must be one of {', '.join(valid)}, got {value!r}")
+
+
 def heatmap(
     grid: Grid,
     *,
@@ -162,12 +171,7 @@ def heatmap(
     Raises:
         ValueError: If a word is missing, a choice is unknown, or the grid is too large for one message.
     """
-    missing = [word for word in WORD_KEYS if word not in words]
-    if missing:
-        raise ValueError(f"words must have {', '.join(WORD_KEYS)}, got none for {', '.join(missing)}")
-    for name, value, valid in (("layout", layout, LAYOUTS), ("picks", picks, PICKS)):
-        if value not in valid:
-            raise ValueError(f"{name} must be one of {', '.join(valid)}, got {value!r}")
+    _check(words, layout, picks)
     # The stamp of the last selection this session heard of, whichever picture of the group sent it: the browser holds
     # on to a newer one until the page has caught up.
     seen = f"{group.name}.heatmap.seen"
@@ -182,15 +186,10 @@ def heatmap(
 
     config = {
         **group.data(),
-        "part": part,
+        **{"part": part, "height": height, "layout": layout, "picks": picks, "chosen": chosen, "scale": scale},
         "words": {word: words[word] for word in WORD_KEYS},
-        "height": height,
         "selected": None if selected is None else dict(selected),
         "seen": st.session_state.get(seen, 0),
-        "layout": layout,
-        "picks": picks,
-        "chosen": chosen,
-        "scale": scale,
         "hollow": hollow,
     }
     _COMPONENT(

@@ -3,6 +3,7 @@ const GAP = 12
 const BAR = 14
 const MOST_CELL = 56 // of a side much shorter than the other
 const SAMPLES = 256
+const SPARSE = 5 // every how many labels an index says more than a token
 
 function valueOf(map, code) {
   const share = code / TOP
@@ -57,6 +58,7 @@ class Ruler {
     this.context = context
     this.font = font
     this.widths = new Map()
+    this.widests = new WeakMap()
   }
 
   width(text) {
@@ -82,26 +84,32 @@ class Ruler {
     return low ? `${glyphs.slice(0, low).join("")}…` : ""
   }
 
-  widest(axis) {
-    if (!axis.tokens) return this.width(String(axis.start + axis.length - 1))
-    const step = Math.max(1, axis.length / SAMPLES)
-    let most = 0
-    for (let i = 0; i < axis.length; i += step) {
-      most = Math.max(most, this.width(nameOf(axis, axis.start + Math.floor(i)).slice(0, 60)))
+  // The widest of the labels from one index to another.
+  widest(axis, from, to) {
+    if (!axis.tokens) return this.width(String(to - 1))
+    if (!this.widests.has(axis.tokens)) this.widests.set(axis.tokens, new Map())
+    const known = this.widests.get(axis.tokens)
+    const range = `${from - axis.start}-${to - axis.start}`
+    if (!known.has(range)) {
+      const step = Math.max(1, (to - from) / SAMPLES)
+      let most = 0
+      for (let i = from; i < to; i += step) most = Math.max(most, this.width(nameOf(axis, Math.floor(i)).slice(0, 60)))
+      known.set(range, most)
     }
-    return most
+    return known.get(range)
   }
 }
 
-// Which labels of an axis are drawn when a token is `cell` pixels wide, and whether they stand upright.
-function labelPlan(ruler, axis, cell, em, across) {
-  const line = em * 1.12
-  if (!across) return { step: niceStep(line / cell), turned: false }
-  const name = ruler.widest(axis)
-  const widest = name + (name > 1.5 * em || !axis.tokens ? 6 : 2)
-  if (widest <= cell) return { step: 1, turned: false }
-  if (!axis.tokens || widest <= 2.4 * em) return { step: niceStep(widest / cell), turned: false }
-  return { step: niceStep(line / cell), turned: true }
+// Which labels of an axis are drawn when a token is `cell` pixels wide, and whether they stand upright. Where most have
+// to be left out, a token says little of where it is: there its index stands instead.
+function labelPlan(ruler, axis, [from, to], cell, em, across) {
+  const name = ruler.widest(axis, from, to)
+  const upright = em * 1.12
+  const flat = name + (name > 1.5 * em || !axis.tokens ? 6 : 2)
+  const turned = across && axis.tokens !== null && flat > cell && flat > 2.4 * em
+  const step = niceStep((across && !turned ? flat : upright) / cell)
+  if (axis.tokens && step >= SPARSE) return labelPlan(ruler, { ...axis, tokens: null }, [from, to], cell, em, across)
+  return { axis, step, turned, widest: name }
 }
 
 // The largest box of a map's shape in a slot: square cells unless one side is far longer than the other.
@@ -132,17 +140,20 @@ function split(maps, room, title, bounds) {
 }
 
 // Where everything stands.
-//   maps: those of the grid; width, height: of the picture; em: text size; strip: thumbnails, without axes and bar.
-function arrange({ maps, width, height, em, ruler, strip }) {
+//   maps: those of the grid; width, height: of the picture; em: text size; strip: thumbnails, without axes and bar;
+//   view: the window on the first map, in tokens.
+function arrange({ maps, width, height, em, ruler, strip, view }) {
   const bounds = Object.assign(strip ? [0.5, 1.6] : [0.4, 2.2], { equal: strip })
   const narrow = width < 480
   const title = Math.round(em * 1.6)
   const same = maps.every(map => sameAxis(map.row_axis, maps[0].row_axis) && sameAxis(map.col_axis, maps[0].col_axis))
-  const attempt = (labels, turned) => {
-    const { row_axis: rows, col_axis: cols } = maps[0]
-    const longest = Math.min(7 * em, width * (narrow ? 0.2 : 0.22))
-    const side = labels ? Math.ceil(Math.min(longest, ruler.widest(rows))) + 8 : 4
-    const foot = labels ? (turned ? Math.ceil(Math.min(longest, ruler.widest(cols))) : em) + 8 : 4
+  const { row_axis: rows, col_axis: cols } = maps[0]
+  const spans = { rows: [view.top, view.bottom], cols: [view.left, view.right] }
+  const longest = Math.min(7 * em, width * (narrow ? 0.2 : 0.22))
+  const attempt = plans => {
+    const labels = plans !== null
+    const side = labels ? Math.ceil(Math.min(longest, plans.rows.widest)) + 8 : 4
+    const foot = labels ? (plans.cols.turned ? Math.ceil(Math.min(longest, plans.cols.widest)) : em) + 8 : 4
     const axis = strip ? 0 : Math.round(em * 1.5)
     const left = strip ? 1 : axis + side
     const right = strip ? 1 : narrow ? 12 : BAR + 16 + Math.round(em * 4)
@@ -172,14 +183,18 @@ function arrange({ maps, width, height, em, ruler, strip }) {
     const depth = column => Math.max(...boxes.map((box, i) => (box.column === column ? i : -1)))
     boxes.forEach((box, i) => (box.lowest = depth(box.column) === i))
     const frame = { left, top: title, right: used, bottom: y, axis, side, foot, bar, narrow, em, title }
-    return { boxes, labels, turned, frame, width, height: Math.ceil(y + bottom + bar), columns: plan.columns }
+    return { boxes, labels, frame, width, height: Math.ceil(y + bottom + bar) }
   }
-  if (strip || !same) return attempt(false, false)
-  let made = attempt(true, false)
-  const cell = made.boxes[0].w / maps[0].col_axis.length
-  if (labelPlan(ruler, maps[0].col_axis, cell, em, true).turned) made = attempt(true, true)
+  if (strip || !same) return attempt(null)
+  // The room for labels decides how large the maps are, and that decides which labels: twice round settles it.
+  const planned = ({ w, h }) => ({
+    rows: labelPlan(ruler, rows, spans.rows, h / (view.bottom - view.top), em, false),
+    cols: labelPlan(ruler, cols, spans.cols, w / (view.right - view.left), em, true),
+  })
+  let made = attempt(planned({ w: width, h: height }))
+  for (let round = 0; round < 2; round++) made = attempt(planned(made.boxes[0]))
   const small = maps.length > 1 && Math.max(made.boxes[0].h, made.boxes[0].w) < 6.5 * em
-  return small ? attempt(false, false) : made
+  return small ? attempt(null) : made
 }
 
 function sameAxis(a, b) {

@@ -212,8 +212,9 @@ class Heatmap {
     this.ruler ??= new Ruler(this.base, `${em}px ${this.theme.font}`)
     if (this.ratio !== ratio) this.patterns = null
     Object.assign(this, { ratio, em, width, labels: [] })
-    this.layout = this.maps.length
-      ? arrange({ maps: this.maps, width, height: this.config.height, em, ruler: this.ruler, strip: this.strip })
+    const { maps, ruler, strip } = this
+    this.layout = maps.length
+      ? arrange({ maps, width, height: this.config.height, em, ruler, strip, view: this.window(maps[0]) })
       : { boxes: [], height: 0, frame: { right: width, top: 0 } }
     const { boxes, height } = this.layout
     this.size(this.parts.base, width, height, ratio)
@@ -368,33 +369,26 @@ class Heatmap {
 
   drawLabels(map, box) {
     const { ruler, em } = this
-    const { frame, turned: room } = this.layout
-    const { row_axis: rows, col_axis: cols } = map
+    const { frame } = this.layout
     const { top, bottom, left, right } = this.window(map)
     const tall = box.h / (bottom - top)
     const wide = box.w / (right - left)
     if (box.column === 0) {
-      const { step } = labelPlan(ruler, rows, tall, em, false)
+      const { axis, step } = labelPlan(ruler, map.row_axis, [top, bottom], tall, em, false)
+      const look = { align: "right", baseline: "middle", most: frame.side - 7 }
       for (let i = Math.ceil(top / step) * step; i < bottom; i += step) {
-        this.text(nameOf(rows, i), box.x - 5, box.y + (i + 0.5 - top) * tall, {
-          align: "right", baseline: "middle", most: frame.side - 7, note: { axis: "row", index: i },
-        }) // prettier-ignore
+        const note = { axis: "row", index: i }
+        this.text(nameOf(axis, i), box.x - 5, box.y + (i + 0.5 - top) * tall, { ...look, note })
       }
     }
     if (!box.lowest) return
-    const { step, turned } = labelPlan(ruler, cols, wide, em, true)
+    const { axis, step, turned } = labelPlan(ruler, map.col_axis, [left, right], wide, em, true)
+    const look = turned
+      ? { align: "right", baseline: "middle", most: frame.foot - 8, turn: -Math.PI / 2 }
+      : { align: "center", baseline: "top", most: step * wide - 2 }
     for (let i = Math.ceil(left / step) * step; i < right; i += step) {
-      const x = box.x + (i + 0.5 - left) * wide
       const note = { axis: "col", index: i, map: map.key }
-      if (turned && room) {
-        const most = frame.foot - 8
-        this.text(nameOf(cols, i), x, box.y + box.h + 6, { align: "right", baseline: "middle", turn: -Math.PI / 2, most, note })
-      } else {
-        const most = step * wide - 2
-        const half = Math.min(most, ruler.width(nameOf(cols, i))) / 2
-        const inside = Math.min(Math.max(x, half + 1), this.width - half - 1)
-        this.text(nameOf(cols, i), inside, box.y + box.h + 5, { align: "center", baseline: "top", most, note })
-      }
+      this.text(nameOf(axis, i), box.x + (i + 0.5 - left) * wide, box.y + box.h + (turned ? 6 : 5), { ...look, note })
     }
   }
 
