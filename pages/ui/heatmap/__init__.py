@@ -172,29 +172,34 @@ def heatmap(
         ValueError: If a word is missing, a choice is unknown, or the grid is too large for one message.
     """
     _check(words, layout, picks)
-    # The stamp of the last selection this session heard of, whichever picture of the group sent it: the browser holds
-    # on to a newer one until the page has caught up.
-    seen = f"{group.name}.heatmap.seen"
-
     hollow = route_is_live() and sum(drawn.values.size for drawn in grid.maps) > HOLLOW_CELLS
-
-    def receive() -> None:
-        message = _message(key)
-        st.session_state[seen] = _whole(message.get("at")) or 0
-        if on_select is not None:
-            on_select(_chosen(message))
-
-    config = {
-        **group.data(),
-        **{"part": part, "height": height, "layout": layout, "picks": picks, "chosen": chosen, "scale": scale},
-        "words": {word: words[word] for word in WORD_KEYS},
-        "selected": None if selected is None else dict(selected),
-        "seen": st.session_state.get(seen, 0),
-        "hollow": hollow,
-    }
+    look = {"height": height, "layout": layout, "picks": picks, "chosen": chosen, "scale": scale}
+    config = (
+        group.data()
+        | look
+        | {
+            "part": part,
+            "words": {word: words[word] for word in WORD_KEYS},
+            "selected": None if selected is None else dict(selected),
+            "seen": st.session_state.get(_seen(group), 0),
+            "hollow": hollow,
+        }
+    )
     _COMPONENT(
         key=key,
-        data=pack(group.name, group.params, {part: Grid(())} if hollow else {part: grid}, config),
-        on_select_change=receive,
+        data=pack(group.name, group.params, {part: Grid(()) if hollow else grid}, config),
+        on_select_change=lambda: _receive(key, group, on_select),
         on_lost_change=lambda: note_route(False),
     )
+
+
+def _seen(group: Group) -> str:
+    """Name the stamp of the last selection heard of; the browser holds on to a newer one until the page catches up."""
+    return f"{group.name}.heatmap.seen"
+
+
+def _receive(key: str, group: Group, on_select: Callable[[Chosen | None], None] | None) -> None:
+    message = _message(key)
+    st.session_state[_seen(group)] = _whole(message.get("at")) or 0
+    if on_select is not None:
+        on_select(_chosen(message))

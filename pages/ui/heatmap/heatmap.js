@@ -624,9 +624,9 @@ class Heatmap {
     const { band } = this
     this.band = null
     if (!band) return
-    if (band.moved) return band.zooms ? this.zoomTo(band) : undefined
     const twice = event.timeStamp - (this.lifted ?? -Infinity) < DOUBLE_MS
-    this.lifted = event.timeStamp
+    this.lifted = band.moved ? undefined : event.timeStamp
+    if (band.moved) return band.zooms ? this.zoomTo(band) : undefined
     // The second click of a double click on a zoomed picture only resets the zoom.
     if (twice && this.zooms.size) return
     const cell = this.at(...band.from)
