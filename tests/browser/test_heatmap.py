@@ -154,13 +154,26 @@ def test_a_moving_pointer_asks_for_nothing(show: Open) -> None:
     page = show("queries=12&keys=12")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url) if "/cell" in request.url else None)
-    here, there = centre(page, 1, 1, (12, 12)), centre(page, 10, 10, (12, 12))
-    for step in range(12):
-        at = [a + (b - a) * step / 11 for a, b in zip(here, there, strict=True)]
-        page.mouse.move(*at)
-    expect(part(page, "tip").locator("strong")).to_have_text(exact(0, 10, 10))
-    assert len(asked) < 12
-    assert "row=10&" in asked[-1]
+    points = [centre(page, cell, cell, (12, 12)) for cell in range(12)]
+    stage(page).evaluate(
+        """(stage, points) => points.forEach(([clientX, clientY]) =>
+          stage.dispatchEvent(new PointerEvent("pointermove", { clientX, clientY, pointerType: "mouse" })))""",
+        points,
+    )
+    expect(part(page, "tip").locator("strong")).to_have_text(exact(0, 11, 11))
+    assert len(asked) == 1
+    assert "row=11&" in asked[0]
+
+
+def test_pointer_and_selection_both_get_their_exact_values(show: Open) -> None:
+    page = show("queries=12&keys=12&answer=0.15")
+    page.mouse.click(*centre(page, 5, 5, (12, 12)))
+    expect_chosen(page, {"map": "0", "query": 5, "key": 5})
+    page.mouse.move(*centre(page, 9, 2, (12, 12)))
+    # A new picture makes both ask at once; one question overtakes the other.
+    page.get_by_role("button", name="d to 7").evaluate("button => button.click()")
+    expect(part(page, "tip").locator("strong")).to_have_text(exact(0, 9, 2, d=7))
+    expect(part(page, "chosen").locator("strong")).to_have_text(exact(0, 5, 5, d=7))
 
 
 def test_the_crosshair_spans_row_and_column_in_every_map_of_the_shape(show: Open) -> None:
@@ -293,18 +306,17 @@ def test_arrow_keys_move_the_selection_and_escape_clears_it(show: Open) -> None:
     assert heard <= 6  # held keys are told once they rest
 
 
-def test_clicks_that_the_page_has_not_answered_yet_stand(show: Open) -> None:
-    page = show("slow=0.7")
-    first, second = centre(page, 1, 1, (8, 8)), centre(page, 5, 6, (8, 8))
-    page.mouse.click(*first)
-    page.wait_for_timeout(150)
-    page.mouse.click(*second)
-    seen: set[str] = set()
-    for _ in range(30):
-        seen.add(json.dumps(page.evaluate("attnviz.group('maps').selection")))
-        page.wait_for_timeout(60)
-    assert seen == {json.dumps({"map": "0", "query": 5, "key": 6})}
-    expect_chosen(page, {"map": "0", "query": 5, "key": 6})
+def test_an_older_run_does_not_take_a_selection_back(show: Open) -> None:
+    page = show("queries=20&keys=20")
+    zoom(page, (20, 20), (4, 9), (6, 9))
+    page.evaluate("void attnviz.group('maps').on('select', chosen => (globalThis.seen ??= []).push(chosen))")
+    button = page.get_by_role("button", name="d to 7").element_handle()
+    page.mouse.click(*centre(page, 1, 2, (6, 4)))  # while zoomed, the page hears of it a moment later
+    button.evaluate("button => button.click()")
+    expect(main(page)).to_have_attribute("data-params", re.compile('"d":"7"'))
+    expect_chosen(page, {"map": "0", "query": 5, "key": 8})
+    wait_idle(page)
+    assert page.evaluate("seen.every(chosen => chosen.query === 5 && chosen.key === 8)")
 
 
 def test_a_tap_selects_and_a_swipe_leaves_the_page_to_scroll(show: Open) -> None:
@@ -361,9 +373,10 @@ def test_a_double_click_leaves_the_selection_as_it_was(show: Open) -> None:
     page.wait_for_timeout(500)
     expect_chosen(page, {"map": "0", "query": 3, "key": 3})
     assert page.evaluate("attnviz.group('maps').selection.query") == 3
-    page.get_by_role("button", name="d to 7").click()  # and the page's word counts again
-    expect(main(page)).to_have_attribute("data-params", re.compile('"d":"7"'))
-    assert page.evaluate("attnviz.group('maps').selection.query") == 3
+    page.get_by_role("button", name="forget").click()  # and the page's word counts again
+    expect_chosen(page, None)
+    wait_idle(page)
+    assert page.evaluate("attnviz.group('maps').selection") is None
 
 
 def test_a_button_and_keys_zoom_too(show: Open) -> None:
@@ -412,6 +425,30 @@ def test_a_zoomed_pooled_map_gets_its_exact_cells(show: Open) -> None:
     assert part(page, "tip").locator("> *").nth(1).inner_text() == f"query {top + 3}"
     assert part(page, "tip").locator("> *").nth(2).inner_text() == f"key {left + 5}"
     expect(part(page, "tip").locator("strong")).to_have_text(exact(1, top + 3, left + 5))
+
+
+def test_exact_cells_have_the_colours_of_the_bar(show: Open) -> None:
+    page = show("queries=600&keys=400&side=100&range=own&d=30")
+    zoom(page, (100, 100), (10, 12), (20, 27))  # away from the diagonal: this part's own range is another one
+    expect(main(page)).to_have_attribute("data-sharp", "1")
+    page.mouse.move(1, 700)
+    (box,) = layout(page)["maps"]
+    bar = min(label["x"] for label in layout(page)["labels"] if label["axis"] == "bar") - 12
+    corner = stage(page).bounding_box()
+    assert corner is not None
+    rows, cols = shown(page, "row"), shown(page, "col")
+    whole = values({"d": "30"}, 0, np.arange(600), np.arange(400))
+    assert whole[rows[0] : rows[-1] + 1, cols[0] : cols[-1] + 1].max() < 0.8 * whole.max()
+    labels = {
+        (label["axis"], label["index"]): label for label in layout(page)["labels"] if label["axis"] in ("row", "col")
+    }
+    for row in rows[1:-1:3]:
+        for col in cols[1:-1:3]:
+            x, y = (labels[axis, at] for axis, at in (("col", col), ("row", row)))
+            spot = corner["x"] + x["x"] + x["w"] / 2, corner["y"] + y["y"] + y["h"] / 2
+            share = float(whole[row, col] / whole.max())
+            same = corner["x"] + bar, corner["y"] + box["y"] + box["h"] * (1 - share)
+            assert colour(page, *spot) == pytest.approx(colour(page, *same), abs=8)
 
 
 def test_a_pooled_map_stays_when_no_exact_cells_come(show: Open) -> None:
@@ -552,6 +589,23 @@ def test_repeated_tokens_are_rows_and_columns_of_their_own(show: Open) -> None:
     assert len({label["y"] for label in layout(page)["labels"] if label["axis"] == "row"}) == 12
 
 
+def test_where_most_tokens_have_no_room_indices_stand_and_zooming_brings_them_back(show: Open) -> None:
+    page = show("tokens=sentence&queries=240&keys=240")
+    for axis in ("row", "col"):
+        assert texts(page, axis) == [str(index) for index in shown(page, axis)]
+        assert len(shown(page, axis)) > 5
+    zoom(page, (240, 240), (24, 35), (36, 47))
+    assert texts(page, "row") == list(SENTENCE)
+    assert texts(page, "col") == list(SENTENCE)
+
+
+def test_titles_without_room_lose_the_words_they_share(show: Open) -> None:
+    page = show("heads=4")
+    assert texts(page, "title") == [f"head {head}" for head in range(4)]
+    page = show("heads=64", viewport=PHONE)
+    assert texts(page, "title") == [str(head) for head in range(64)]
+
+
 @pytest.mark.parametrize("viewport", [(1280, 720), PHONE])
 def test_every_character_of_a_chinese_sentence_is_there(show: Open, viewport: tuple[int, int]) -> None:
     count = len(CHINESE)
@@ -592,14 +646,18 @@ def test_a_lone_peak_does_not_vanish_where_cells_are_smaller_than_pixels(show: O
       return [...seen]
     }"""
     page.evaluate(
-        """async () => {
+        """async ([across, down]) => {
           const bytes = await (await fetch("/live/maps?kind=constant&queries=1000&keys=1000")).arrayBuffer()
           const frame = attnviz.parse(bytes)
           const codes = frame.payload(0, 1000 * 1000)
           codes.fill(0)
-          codes[357 * 1000 + 731] = 65529
+          // A cell that shares its pixel with later ones of the row and of the column.
+          const pixel = (cell, size) => Math.floor(((cell + 0.5) * size) / 1000)
+          const early = size => [...Array(999).keys()].findLast(cell => pixel(cell, size) === pixel(cell + 1, size))
+          codes[early(down) * 1000 + early(across)] = 65529
           attnviz.group("maps")._emit("frame", frame)
-        }"""
+        }""",
+        [box["w"], box["h"]],
     )
     assert len(part(page, "base").evaluate(picture, box)) == 2
 

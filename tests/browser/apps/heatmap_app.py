@@ -1,5 +1,6 @@
 """A small app with heatmaps, served as the real app is: its address says which maps, its routes answer for them."""
 
+import time
 from collections.abc import Mapping
 
 import numpy as np
@@ -132,6 +133,7 @@ def frame(params: Mapping[str, str]) -> bytes:
 
 def cell(params: Mapping[str, str]) -> dict[str, object]:
     """Give the exact value of one cell."""
+    time.sleep(float(params.get("answer", 0)))
     if params["part"] == "strip":
         return {"value": "of the strip", "state": 0}
     row, col = np.array([int(params["row"])]), np.array([int(params["col"])])

@@ -20,7 +20,7 @@ state.setdefault("runs", 0)
 state.runs += 1
 time.sleep(float(query.get("slow", 0)))
 language = query.get("lang", "en")
-given = {name: query[name] for name in ("kind", "tokens", "scale", "range", "d") if name in query}
+given = {name: query[name] for name in ("kind", "tokens", "scale", "range", "d", "answer") if name in query}
 size = {name: str(query.get(name, usual)) for name, usual in SIZES.items()}
 if "d" in state:
     given["d"] = state.d
@@ -53,4 +53,7 @@ st.text(f"heard: {len(state.get('heard', []))}")
 st.text(f"stage: {state.get('stage')}")
 if st.button("d to 7"):
     state.d = "7"
+    st.rerun()
+if st.button("forget"):
+    state.selected = None
     st.rerun()
