@@ -32,7 +32,7 @@ WORD_KEYS = (
 )
 LAYOUTS, PICKS = ("grid", "strip"), ("cell", "map")
 DIMS = ("query", "key", "feature")
-SCRIPTS = ("paint.js", "arrange.js", "heatmap.js")
+SCRIPTS = ("paint.js", "arrange.js", "draw.js", "marks.js", "point.js", "choose.js", "heatmap.js")
 
 _HTML = """
 <div data-part="root" class="heatmap">
@@ -200,6 +200,6 @@ def _seen(group: Group) -> str:
 
 def _receive(key: str, group: Group, on_select: Callable[[Chosen | None], None] | None) -> None:
     message = _message(key)
-    st.session_state[_seen(group)] = _whole(message.get("at")) or 0
+    st.session_state[_seen(group)] = max(st.session_state.get(_seen(group), 0), _whole(message.get("at")) or 0)
     if on_select is not None:
         on_select(_chosen(message))

@@ -24,7 +24,8 @@ function short(value, digits = 3) {
 // A code's value with the digits that a code can carry.
 function spelled(map, code) {
   const value = valueOf(map, code)
-  const step = map.log ? Math.abs(value) * (10 ** (Math.log10(map.high / map.low) / TOP) - 1) : (map.high - map.low) / TOP
+  const ratio = 10 ** (Math.log10(map.high / map.low) / TOP)
+  const step = map.log ? Math.abs(value) * (ratio - 1) : (map.high - map.low) / TOP
   if (!(step > 0) || !value) return short(value, 7)
   const digits = 1 + Math.floor(Math.log10(Math.abs(value))) - Math.ceil(Math.log10(step))
   return short(value, Math.min(7, Math.max(1, digits)))
@@ -212,7 +213,8 @@ function shortTitles(titles) {
 }
 
 const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
-const power = exponent => `10${exponent < 0 ? "⁻" : ""}${[...String(Math.abs(exponent))].map(d => RAISED[d]).join("")}`
+const raised = number => [...String(Math.abs(number))].map(digit => RAISED[digit]).join("")
+const power = exponent => `10${exponent < 0 ? "⁻" : ""}${raised(exponent)}`
 
 // Ticks of the colour bar as [share of its length, text]: both ends, and round numbers between that leave room.
 function barTicks(map, length, room) {
@@ -234,7 +236,9 @@ function barTicks(map, length, room) {
     const least = ((high - low) * room) / length
     const unit = 10 ** Math.floor(Math.log10(least))
     const step = niceStep(Math.ceil((least / unit) * 1e9) / 1e9) * unit
-    for (let n = Math.ceil(low / step); n * step <= high; n++) inner.push([(n * step - low) / (high - low), short(n * step)])
+    for (let n = Math.ceil(low / step); n * step <= high; n++) {
+      inner.push([(n * step - low) / (high - low), short(n * step)])
+    }
   }
   const away = share => share * length >= room * 0.8 && (1 - share) * length >= room * 0.8
   return [ends[0], ...inner.filter(([share]) => away(share)), ends[1]]
