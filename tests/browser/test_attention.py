@@ -322,6 +322,11 @@ def test_two_visitors_do_not_see_each_other(visit: Open) -> None:
         page.wait_for_url("**d_k=*")
         wait_idle(page)
         expect(caption(page)).to_contain_text(f"d_k {settings(page)['d_k']} ")
+    mine = settings(one)["d_k"]
+    one.mouse.click(*at(one, 3, 1, (12, 12)))  # a further run, after the other's
+    expect(one.get_by_text("One row: query 3, head 0")).to_be_visible()
+    expect(caption(one)).to_contain_text(f"d_k {mine} ")
+    expect(two.get_by_text("Click a cell to see its row")).to_be_visible()
     assert int(settings(one)["d_k"]) < 64 < int(settings(two)["d_k"])
 
 
