@@ -16,6 +16,9 @@ VIEWS = {
     "one head": {"length": "2048", "heads": "1"},
     "half": {"length": "1024", "dtype": "float16"},
     "half, fused": {"length": "1024", "dtype": "float16", "backend": "sdpa"},
+    "half, fused, averaged": {
+        "length": "2048", "dtype": "float16", "backend": "sdpa", "head": "mean", "stage": "scores", "reduce": "mean",
+    },
     "brain half, tiled": {"length": "1024", "dtype": "bfloat16", "backend": "flash"},
     "mean of the heads": {"length": "1024", "head": "mean", "stage": "scores", "reduce": "mean"},
     "pooled mean": {"length": "2048", "heads": "1", "stage": "masked", "reduce": "mean"},
@@ -25,7 +28,7 @@ VIEWS = {
     "mask spread out": {"length": "2048", "mask": "padding", "lengths": "2000", "backend": "sdpa", "head": "0"},
     "wide projections": {"length": "16", "d_k": "512", "heads": "32"},
     "cross": {"length": "64", "attention": "cross", "key_length": "4096"},
-}
+}  # fmt: skip
 
 
 def view_of(**settings: str) -> View:

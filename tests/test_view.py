@@ -140,6 +140,7 @@ def test_a_head_that_is_gone_is_no_longer_shown():
     settled = settle({"heads": "2", "head": "3"})
     assert settled.view.head == "all" and settled.view.drawn_heads == (0, 1)
     assert settled.notes[0].en == "head 3 does not exist among 2 heads; showing all."
+    assert settle({"heads": "3", "head": "3"}).view.head == "all"
     assert settle({"heads": "4", "head": "3"}).view.drawn_heads == (3,)
 
 
@@ -216,6 +217,13 @@ def test_what_is_the_input_changes_the_tensors(setting):
     length = {"length": "6"}
     plain, changed = make_call(settle(length).view), make_call(settle(length | setting).view)
     assert not torch.equal(plain.query, changed.query)
+
+
+def test_random_keys_of_cross_attention_come_from_numbers_of_their_own():
+    settings = {"input": "normal", "length": "6", "key_length": "6"}
+    own, cross = (make_call(settle(settings | {"attention": kind}).view) for kind in ("self", "cross"))
+    assert torch.equal(own.query, cross.query)
+    assert not torch.equal(own.key, cross.key) and not torch.equal(own.value, cross.value)
 
 
 def test_a_longer_sequence_begins_as_the_shorter_one():

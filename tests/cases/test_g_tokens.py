@@ -53,6 +53,7 @@ def test_case_61_tokens_reach_the_picture_as_they_are():
 def test_case_61_bars_and_remarks_show_them_literally(token):
     words = {"x_title": "weight", "y_title": "key", "masked_word": "masked"}
     figure = row_bars(np.array([0.25, 0.75]), (token, "b"), allowed=np.array([True, True]), selected=0, **words)
+    assert "<" not in figure.layout.yaxis.ticktext[0]
     text = figure.layout.yaxis.ticktext[0] + figure.data[0].hovertext[0]
     assert "<b>" not in text and "</script>" not in text and "$" not in text and "<br>b" not in text
     assert plain(escape(token)) == token
