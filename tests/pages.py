@@ -1,5 +1,6 @@
 """Pages as a visitor meets them, without a browser: opened by a link, read as text, moved by their widgets."""
 
+import html
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -42,8 +43,8 @@ def said(app: AppTest) -> str:
 
 
 def plain(text: str) -> str:
-    """Take the escapes of Markdown away again."""
-    return text.replace("\\", "")
+    """Read the character references that keep text literal in Markdown, as a browser does."""
+    return html.unescape(text)
 
 
 def link(app: AppTest) -> dict[str, str]:

@@ -27,7 +27,10 @@ def arithmetic(panel: Panel) -> None:
     head, query, key = view.cell
     worked = cell(call, head, query, key, ran, values=MOST_OUTPUTS)
     st.subheader(panel.title("cell.title"), anchor=False)
-    st.markdown(_lead(panel, worked))
+    if worked.drawn.is_finite:
+        st.markdown(_lead(panel, worked))
+    else:
+        st.warning(panel.title("cell.not_finite", dtype=view.dtype))
     left, right = st.columns([1, 1.25], gap="large")
     with left:
         _products(panel, worked)
@@ -35,7 +38,6 @@ def arithmetic(panel: Panel) -> None:
         _steps(panel, worked)
         _output(panel, worked)
     if not worked.drawn.is_finite:
-        st.warning(panel.title("cell.not_finite", dtype=view.dtype))
         return
     difference = abs(worked.drawn.weight - worked.share)
     st.caption(

@@ -24,14 +24,14 @@ MAIN_CELLS = 1024 * 1024
 MAP_BYTES, SETTING_BYTES, PAGE_BYTES = 512, 2_000, 12_000
 # Names that would take more than this are left out; the maps then show indices.
 NAME_BYTES = 600_000
-_ROUTE_ONLY = ("lang", "part", "map", "rows", "cols", "row", "col")
+_OF_CELL = ("lang", "part", "map", "row", "col")
+_OF_REGION = ("lang", "part", "map", "rows", "cols")
 
 _REGION = Text("{name} must be two whole numbers start-stop inside the map, got {value}.",
                "{name} 应为图内的两个整数 start-stop，收到的是 {value}。")  # fmt: skip
 _INDEX = Text("{name} must be a whole number from 0 to {high}, got {value}.",
               "{name} 应为 0 到 {high} 之间的整数，收到的是 {value}。")  # fmt: skip
-_PART = Text("part must be one of {options}, got {value}.", "part 应为以下之一：{options}，收到的是 {value}。")
-_MAP = Text("map must be one of {options}, got {value}.", "map 应为以下之一：{options}，收到的是 {value}。")
+_ONE_OF = Text("{name} must be one of {options}, got {value}.", "{name} 应为以下之一：{options}，收到的是 {value}。")
 
 
 def map_keys(view: View) -> tuple[str, ...]:
@@ -72,7 +72,9 @@ def requests(view: View) -> list[pictures.Request]:
     heads, average = view.drawn_heads, view.head == "mean"
     side = _side(view, 1 if average else len(heads))
     main = pictures.Request(view.stage, heads, side, view.reduce, average=average)
-    return [main, *(pictures.Request(key, (strip_head(view),), STRIP_SIDE, "max") for key in STAGES)]
+    # The largest of many signed values is positive: a thumbnail of them would show one colour.
+    reduces = {key: "mean" if stage.signed else "max" for key, stage in STAGES.items()}
+    return [main, *(pictures.Request(key, (strip_head(view),), STRIP_SIDE, reduces[key]) for key in STAGES)]
 
 
 def _axis(view: View, dim: str, span: tuple[int, int], language: str) -> Axis:
@@ -207,13 +209,13 @@ def _alt(view: View, picture: Picture, language: str) -> str:
     )
 
 
-def read(params: Mapping[str, str]) -> tuple[View, str, dict[str, str]]:
-    """Read a live request: the view, the language, and the settings as they came.
+def read(params: Mapping[str, str], own: tuple[str, ...]) -> tuple[View, str, dict[str, str]]:
+    """Read a live request, ``own`` names aside: the view, the language, and the settings as they came.
 
     Raises:
         Refusal: For the first setting that cannot be read, and for a view that is too large.
     """
-    given = {name: text for name, text in params.items() if name not in _ROUTE_ONLY}
+    given = {name: text for name, text in params.items() if name not in own}
     settled = settle(given)
     if settled.problems:
         raise Refusal(settled.problems[0])
@@ -227,8 +229,9 @@ def frame(params: Mapping[str, str]) -> bytes:
     Raises:
         Refusal: For settings that cannot be read and views that are too large.
     """
-    view, language, given = read(params)
-    if "rows" in params or "cols" in params:
+    is_region = bool({"rows", "cols"} & params.keys())
+    view, language, given = read(params, _OF_REGION if is_region else ("lang",))
+    if is_region:
         _check_part(params, (MAIN,))
         return pack(FIGURE, given, {MAIN: _region(view, params, language)})
     return pack(FIGURE, given, grids(view, language))
@@ -252,8 +255,8 @@ def _region(view: View, params: Mapping[str, str], language: str) -> Grid:
         whole.stage, whole.heads, whole.max_side, whole.reduce, whole.average,
         _span(params, "rows", rows), _span(params, "cols", cols),
     )  # fmt: skip
-    picture = pictures.draw(call, [asked], ran).pictures[0]
-    return Grid(_maps(view, picture, map_keys(view), map_keys(view), language), "", "")
+    drawn = pictures.draw(call, [asked], ran)
+    return Grid(_maps(view, drawn.pictures[0], map_keys(view), map_keys(view), language), "", "")
 
 
 def _extent(call: Call, stage: str, axis: int) -> int:
@@ -267,13 +270,13 @@ def cell(params: Mapping[str, str]) -> dict[str, object]:
     Raises:
         Refusal: For settings that cannot be read and cells outside the map.
     """
-    view, _, _ = read(params)
+    view, _, _ = read(params, _OF_CELL)
     _check_part(params, (MAIN, STRIP))
     strip = params.get("part") == STRIP
     stage = params.get("map", "") if strip else view.stage
     keys = tuple(STAGES) if strip else map_keys(view)
     if params.get("map") not in keys:
-        raise Refusal(_MAP.fill(options=", ".join(keys), value=repr(params.get("map", "")[:40])))
+        raise Refusal(_ONE_OF.fill(name="map", options=", ".join(keys), value=repr(params.get("map", "")[:40])))
     call, ran = run(view)
     row, col = (_index(params, name, _extent(call, stage, axis)) for axis, name in enumerate(("row", "col")))
     heads = (strip_head(view),) if strip else view.drawn_heads if view.head == "mean" else (int(params["map"]),)
@@ -287,7 +290,7 @@ def cell(params: Mapping[str, str]) -> dict[str, object]:
 def _check_part(params: Mapping[str, str], parts: tuple[str, ...]) -> None:
     """Refuse a part that has no such cells; the large picture is meant where none is named."""
     if params.get("part", MAIN) not in parts:
-        raise Refusal(_PART.fill(options=", ".join(parts), value=repr(params["part"][:40])))
+        raise Refusal(_ONE_OF.fill(name="part", options=", ".join(parts), value=repr(params["part"][:40])))
 
 
 def _index(params: Mapping[str, str], name: str, length: int) -> int:

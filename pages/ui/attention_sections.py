@@ -25,7 +25,7 @@ def side_controls(panel: Panel) -> None:
     view = panel.settled.view
     with st.sidebar:
         st.subheader(panel.title("group.input"), anchor=False)
-        panel.control("input")
+        panel.control("input", bare=True)
         if view.input == "sentence":
             panel.control("text")
         panel.control("attention")
@@ -33,7 +33,7 @@ def side_controls(panel: Panel) -> None:
             panel.control("context")
         panel.control("seed")
         st.subheader(panel.title("group.mask"), anchor=False)
-        panel.control("mask")
+        panel.control("mask", bare=True)
         for name in mask_knobs(view.mask):
             if name != "window":
                 panel.control(name)

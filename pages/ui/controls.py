@@ -44,7 +44,7 @@ class Panel:
     def _remember_remarks(self) -> list[str]:
         """Keep a run's remarks on the page until the settings change: the next run no longer meets their cause."""
         settled_link = self.settled.link()
-        fresh = [*self.settled.problems, *self.settled.notes]
+        fresh = [*link.problems(), *self.settled.problems, *self.settled.notes]
         kept, said = st.session_state.get(f"{self._store}.remarks", (None, []))
         if fresh or kept != settled_link:
             said = fresh

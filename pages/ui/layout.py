@@ -27,6 +27,8 @@ _STYLE = """<style>
 @media (prefers-reduced-motion: reduce) { * { animation-duration: 0.01ms !important; transition: none !important; } }
 @media print { [data-testid="stSidebar"], [data-testid="stHeader"] { display: none !important; } }
 </style>"""
+# As character references these are text to every reader of Markdown; a backslash does not stop Streamlit's own signs.
+_MARKUP = frozenset("\\`*_{}[]()<>#+-.!|~$:&\"'")
 LANGUAGE_NAMES: Mapping[str, str] = {"en": "English", "zh": "中文"}
 
 
@@ -95,7 +97,7 @@ def failed(error: Exception) -> bool:
 
 def escape(text: str) -> str:
     """Make text literal in Markdown: nothing in it becomes markup, a formula, an icon or a link."""
-    return "".join(f"\\{char}" if char in "\\`*_{}[]()<>#+-.!|~$:" else char for char in text)
+    return "".join(f"&#{ord(char)};" if char in _MARKUP else char for char in text)
 
 
 def sources(language: str, entries: Sequence[tuple[str, str]]) -> None:

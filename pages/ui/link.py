@@ -9,9 +9,10 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from attnviz.text import LANGUAGES
+from attnviz.text import LANGUAGES, Text
 
 LANGUAGE = "lang"
+_LANGUAGE = Text("lang must be one of {options}, got {value}.", "lang 应为以下之一：{options}，收到的是 {value}。")
 _SHARED = (LANGUAGE, "embed", "embed_options")
 
 
@@ -28,6 +29,15 @@ def language() -> str:
     elif st.session_state.get(LANGUAGE) not in LANGUAGES:
         st.session_state[LANGUAGE] = "zh" if (st.context.locale or "").lower().startswith("zh") else "en"
     return st.session_state[LANGUAGE]
+
+
+def problems() -> list[Text]:
+    """Say what is wrong with the address's language, which then decides nothing; it is taken out of the address."""
+    asked = st.query_params.get(LANGUAGE)
+    if asked is None or asked in LANGUAGES:
+        return []
+    del st.query_params[LANGUAGE]
+    return [_LANGUAGE.fill(options=", ".join(LANGUAGES), value=repr(asked[:40]))]
 
 
 def incoming(page: str) -> dict[str, str] | None:

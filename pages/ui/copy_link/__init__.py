@@ -9,7 +9,8 @@ _HTML = '<button type="button"></button><span role="status"></span>'
 _CSS = """
 :host, div { font-family: var(--st-font); }
 button {
-  font: inherit; cursor: pointer; padding: 0.35rem 0.75rem; min-height: 2.5rem; white-space: nowrap;
+  font: inherit; font-size: 0.875rem; min-width: 6.5rem; cursor: pointer;
+  padding: 0.35rem 0.75rem; min-height: 2.5rem; white-space: nowrap;
   color: var(--st-text-color); background: transparent;
   border: 1px solid var(--st-border-color); border-radius: var(--st-button-radius, 0.5rem);
 }
