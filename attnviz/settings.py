@@ -24,7 +24,6 @@ DEFAULT_CONTEXT = "那只猫坐在暖和的垫子上。"
 
 
 @runtime_checkable
-@runtime_checkable
 class _Labelled(Protocol):
     @property
     def label(self) -> Text: ...
