@@ -7,7 +7,6 @@ from attnviz.backends import BACKENDS
 from attnviz.census import Census
 from attnviz.cost import cost
 from attnviz.guard import Prediction
-from attnviz.masks import dense
 from attnviz.snippet import attention_snippet
 from attnviz.stages import Fused
 from attnviz.view import View
@@ -15,8 +14,6 @@ from attnviz.view_run import census, make_config, run
 from pages.ui import layout
 from pages.ui.controls import Panel
 
-# Up to this many pairs of query and key a mask is looked at whole.
-MOST_LOOKED_AT = 2**20
 SOURCES = (
     ("Vaswani et al. 2017, Attention Is All You Need, §3.2", "https://arxiv.org/abs/1706.03762"),
     ("Ainslie et al. 2023, GQA", "https://arxiv.org/abs/2305.13245"),
@@ -74,13 +71,13 @@ def _remarks(panel: Panel, ran: Fused | None, counted: Census | None) -> list[st
     """Say what else happened: the kernel that ran, rows out of range or without a key, weights that underflowed."""
     view = panel.settled.view
     said = [] if ran is None else [panel.title("numbers.kernel", kernel=ran.kernel)]
-    if view.mask != "full" and view.length * view.key_length <= MOST_LOOKED_AT and _hides_nothing(view):
-        said.append(panel.title("numbers.no_effect"))
     if counted is None:
         return said
     # A mask of its own for each head lets other pairs attend in each; what is said of a head is then their mean.
     pairs, cells = counted.pairs / view.heads, units.count(view.length * view.key_length)
     said.append(panel.title("numbers.pairs", pairs=f"{pairs:,.12g}", cells=cells))
+    if view.mask != "full" and counted.pairs == view.heads * view.length * view.key_length:
+        said.append(panel.title("numbers.no_effect"))
     if counted.not_finite:
         said.append(panel.title("numbers.overflow", rows=units.count(counted.not_finite), dtype=view.dtype))
     if counted.no_key:
@@ -88,10 +85,6 @@ def _remarks(panel: Panel, ran: Fused | None, counted: Census | None) -> list[st
     if counted.underflowed:
         said.append(panel.title("numbers.underflow", cells=units.count(counted.underflowed), dtype=view.dtype))
     return said
-
-
-def _hides_nothing(view: View) -> bool:
-    return bool(dense(view.build_mask(), view.length, view.key_length, align=view.align).all())
 
 
 def snippet(panel: Panel) -> None:
