@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple, cast
+from typing import cast
 
 from attnviz import device as devices
 from attnviz import inputs
-from attnviz.knobs import Integer, Knob, Value
+from attnviz.knobs import Integer, Value
 from attnviz.masks import MASKS, Mask
 from attnviz.masks.token_knobs import TOKENS
+from attnviz.reading import Reader, Settled
 from attnviz.settings import KNOBS, every_name, mask_knobs
 from attnviz.text import Refusal, Text
 
@@ -23,7 +24,6 @@ NORMAL_LENGTH = 32
 # Four numbers in a vector make the scale 1/2.
 WORKED_SIZES: Mapping[str, int] = MappingProxyType({"length": 4, "d_k": 4, "heads": 1})
 
-_UNKNOWN = Text("{name} is not a setting of this page.", "本页没有 {name} 这个设置。")
 _DIVIDE = Text(
     "kv_heads must divide heads: {heads} heads allow {options}, got {got}; using {used}.",
     "kv_heads 必须整除 heads：{heads} 个头可用 {options}，收到的是 {got}，改用 {used}。",
@@ -96,28 +96,6 @@ class View:
         return _tokens(self.text if own else self.context, self.length if own else self.key_length)
 
 
-class Settled(NamedTuple):
-    """Give the view, the sentences about what could not be read, and the notes about what followed.
-
-    ``values`` are the settings as they now stand, by parameter name; ``knobs`` the knobs that apply.
-    """
-
-    view: View
-    problems: tuple[Text, ...]
-    notes: tuple[Text, ...]
-    values: Mapping[str, Value]
-    knobs: Mapping[str, Knob]
-    defaults: Mapping[str, Value]
-
-    def link(self) -> dict[str, str]:
-        """Give the settings that differ from their defaults, as a link carries them."""
-        return {
-            name: knob.write(self.values[name])
-            for name, knob in self.knobs.items()
-            if self.values[name] != self.defaults[name]
-        }
-
-
 def variant_key(heads: int, kv_heads: int) -> str:
     """Say which variant a number of KV heads makes: as many as heads MHA, one MQA, between GQA."""
     return "mha" if kv_heads == heads else "mqa" if kv_heads == 1 else "gqa"
@@ -134,36 +112,7 @@ def _tokens(text: str, length: int) -> tuple[str, ...]:
     return repeat(inputs.tokenize(text), length)
 
 
-class _Reader:
-    """Read settings one by one, collecting what was wrong and what had to follow."""
-
-    def __init__(self, given: Mapping[str, object]):
-        self.given = given
-        self.problems: list[Text] = []
-        self.notes: list[Text] = []
-        self.values: dict[str, Value] = {}
-        self.defaults: dict[str, Value] = {}
-        self.knobs: dict[str, Knob] = {}
-
-    def read(self, name: str, knob: Knob, default: Value | None = None) -> Value:
-        default = knob.default if default is None else default
-        value = default
-        if name in self.given:
-            try:
-                value = knob.parse(self.given[name])
-            except Refusal as refusal:
-                self.problems.append(refusal.text)
-        self.values[name], self.defaults[name], self.knobs[name] = value, default, knob
-        return value
-
-    def follow(self, name: str, used: Value, note: Text, **fields: object) -> None:
-        """Replace a value that another setting no longer allows, and say so."""
-        got = self.knobs[name].write(self.values[name])
-        self.notes.append(note.fill(name=name, got=got, used=used, **fields))
-        self.values[name] = used
-
-
-def settle(given: Mapping[str, object]) -> Settled:
+def settle(given: Mapping[str, object]) -> Settled[View]:
     """Turn settings as text into a checked view.
 
     Args:
@@ -173,9 +122,7 @@ def settle(given: Mapping[str, object]) -> Settled:
         The view with one sentence for each setting that could not be read (``problems``) and each that had to follow
         another one (``notes``). Never raises for any content of ``given``.
     """
-    reader = _Reader(given)
-    known = every_name()
-    reader.problems += [_UNKNOWN.fill(name=repr(str(name)[:40])) for name in given if name not in known]
+    reader = Reader(given, every_name())
     _read_lengths(reader)
     for name in ("d_k", "heads"):
         reader.read(name, KNOBS[name], WORKED_SIZES[name] if reader.values["input"] == "worked" else None)
@@ -186,11 +133,10 @@ def settle(given: Mapping[str, object]) -> Settled:
             reader.read(name, knob, () if name == "cell" else None)
     _fit(reader)
     fields = {name: reader.values[name] for name in KNOBS}
-    view = View(**fields, mask_settings=tuple(mask_settings.items()))  # type: ignore[arg-type]
-    return Settled(view, tuple(reader.problems), tuple(reader.notes), reader.values, reader.knobs, reader.defaults)
+    return reader.settled(View(**fields, mask_settings=tuple(mask_settings.items())))  # type: ignore[arg-type]
 
 
-def _read_lengths(reader: _Reader) -> None:
+def _read_lengths(reader: Reader) -> None:
     """Read the input; a sentence's own number of tokens is the default of its length."""
     for name in ("attention", "input", "text", "context"):
         reader.read(name, KNOBS[name])
@@ -204,7 +150,7 @@ def _read_lengths(reader: _Reader) -> None:
         reader.values["key_length"] = reader.defaults["key_length"] = reader.values["length"]
 
 
-def _read_kv_heads(reader: _Reader) -> None:
+def _read_kv_heads(reader: Reader) -> None:
     heads = cast("int", reader.values["heads"])
     kv_heads = cast("int", reader.read("kv_heads", KNOBS["kv_heads"], heads))
     options = [n for n in range(1, heads + 1) if heads % n == 0]
@@ -213,7 +159,7 @@ def _read_kv_heads(reader: _Reader) -> None:
         reader.follow("kv_heads", used, _DIVIDE, heads=heads, options=", ".join(map(str, options)))
 
 
-def _read_mask(reader: _Reader) -> dict[str, Value]:
+def _read_mask(reader: Reader) -> dict[str, Value]:
     """Read the mask and its knobs; counts of tokens cannot exceed the keys there are."""
     mask = cast("str", reader.read("mask", KNOBS["mask"]))
     keys = cast("int", reader.values["key_length"])
@@ -235,7 +181,7 @@ def _read_mask(reader: _Reader) -> dict[str, Value]:
     return settings
 
 
-def _fit(reader: _Reader) -> None:
+def _fit(reader: Reader) -> None:
     """Fit what is drawn to what there is."""
     values = reader.values
     heads, dtype, device = cast("int", values["heads"]), cast("str", values["dtype"]), cast("str", values["device"])

@@ -6,8 +6,8 @@ from typing import Any, cast
 import streamlit as st
 
 from attnviz.knobs import Choice, Flag, Integer, Lengths, Number, Value, Words
+from attnviz.reading import Settled
 from attnviz.text import Refusal
-from attnviz.view import Settled
 from pages.ui import link
 from pages.ui.bus import Group
 from pages.ui.live_slider import live_slider
@@ -26,7 +26,7 @@ class Panel:
         settle: Turns settings as text into checked ones.
     """
 
-    def __init__(self, page: str, language: str, settle: Callable[[Mapping[str, object]], Settled]):
+    def __init__(self, page: str, language: str, settle: Callable[[Mapping[str, object]], Settled[Any]]):
         self.page, self.language = page, language
         arrived = link.incoming(page)
         if arrived is not None:

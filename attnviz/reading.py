@@ -1,0 +1,72 @@
+"""Settings as text, read one by one into a checked view: what every page and its live route share."""
+
+from collections.abc import Collection, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from attnviz.knobs import Knob, Value
+from attnviz.text import Refusal, Text
+
+V = TypeVar("V")
+
+_UNKNOWN = Text("{name} is not a setting of this page.", "本页没有 {name} 这个设置。")
+
+
+class Settled(NamedTuple, Generic[V]):
+    """Give the view, the sentences about what could not be read, and the notes about what followed.
+
+    ``values`` are the settings as they now stand, by parameter name; ``knobs`` the knobs that apply.
+    """
+
+    view: V
+    problems: tuple[Text, ...]
+    notes: tuple[Text, ...]
+    values: Mapping[str, Value]
+    knobs: Mapping[str, Knob]
+    defaults: Mapping[str, Value]
+
+    def link(self) -> dict[str, str]:
+        """Give the settings that differ from their defaults, as a link carries them."""
+        return {
+            name: knob.write(self.values[name])
+            for name, knob in self.knobs.items()
+            if self.values[name] != self.defaults[name]
+        }
+
+
+class Reader:
+    """Read settings one by one, collecting what was wrong and what had to follow.
+
+    Args:
+        given: Parameter name → text (or value).
+        known: Every name that a link to the page may carry; any other is named as a problem.
+    """
+
+    def __init__(self, given: Mapping[str, object], known: Collection[str]):
+        self.given = given
+        self.problems: list[Text] = [_UNKNOWN.fill(name=repr(str(name)[:40])) for name in given if name not in known]
+        self.notes: list[Text] = []
+        self.values: dict[str, Value] = {}
+        self.defaults: dict[str, Value] = {}
+        self.knobs: dict[str, Knob] = {}
+
+    def read(self, name: str, knob: Knob, default: Value | None = None) -> Value:
+        """Read one setting; missing or unreadable it takes its default, ``default`` where that is not the knob's."""
+        default = knob.default if default is None else default
+        value = default
+        if name in self.given:
+            try:
+                value = knob.parse(self.given[name])
+            except Refusal as refusal:
+                self.problems.append(refusal.text)
+        self.values[name], self.defaults[name], self.knobs[name] = value, default, knob
+        return value
+
+    def follow(self, name: str, used: Value, note: Text, **fields: object) -> None:
+        """Replace a value that another setting no longer allows, and say so."""
+        got = self.knobs[name].write(self.values[name])
+        self.notes.append(note.fill(name=name, got=got, used=used, **fields))
+        self.values[name] = used
+
+    def settled(self, view: V) -> "Settled[V]":
+        """Give everything that was read, with the view made of it."""
+        return Settled(view, tuple(self.problems), tuple(self.notes), self.values, self.knobs, self.defaults)
