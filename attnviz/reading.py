@@ -1,7 +1,8 @@
 """Settings as text, read one by one into a checked view: what every page and its live route share."""
 
 from collections.abc import Collection, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from attnviz.knobs import Knob, Value
 from attnviz.text import Refusal, Text
@@ -11,7 +12,8 @@ V = TypeVar("V")
 _UNKNOWN = Text("{name} is not a setting of this page.", "本页没有 {name} 这个设置。")
 
 
-class Settled(NamedTuple, Generic[V]):
+@dataclass(frozen=True)
+class Settled(Generic[V]):
     """Give the view, the sentences about what could not be read, and the notes about what followed.
 
     ``values`` are the settings as they now stand, by parameter name; ``knobs`` the knobs that apply.
