@@ -1,6 +1,8 @@
 """Pages as a visitor meets them, without a browser: opened by a link, read as text, moved by their widgets."""
 
+import base64
 import html
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -39,7 +41,15 @@ def check(app: AppTest) -> AppTest:
 def said(app: AppTest) -> str:
     """Give every text of the page."""
     entries = [entry for kind in TEXTS for entry in app.get(kind)]
-    return "\n".join(f"{getattr(entry, 'label', '')} {entry.value} {getattr(entry, 'help', '')}" for entry in entries)
+    words = [f"{getattr(entry, 'label', '')} {entry.value} {getattr(entry, 'help', '')}" for entry in entries]
+    return "\n".join([*words, *(str(figure["layout"]["meta"].get("caption", "")) for figure in plots(app).values())])
+
+
+def plots(app: AppTest) -> dict[str, dict[str, Any]]:
+    """Give the figures of the page's plots by their key."""
+    found = [entry for entry in cast("Any", app.main) if getattr(entry, "key", None) and hasattr(entry, "proto")]
+    texts = {entry.key: getattr(entry.proto, "json", "") for entry in found}
+    return {key: json.loads(json.loads(text)["figure"]) for key, text in texts.items() if '"figure"' in text}
 
 
 def plain(text: str) -> str:
@@ -63,6 +73,13 @@ def component(app: AppTest, key: str) -> Any:
 def shown(app: AppTest, key: str = "attention.main") -> tuple[dict, dict[str, list[np.ndarray]]]:
     """Give header and codes of a picture that the page sends along."""
     return unpack(component(app, key).proto.bytes)
+
+
+def numbers(column: Any) -> list[Any]:
+    """Give a figure's column of numbers, which travels as base64 where it was an array."""
+    if isinstance(column, dict):
+        return np.frombuffer(base64.b64decode(column["bdata"]), column["dtype"]).tolist()
+    return list(column)
 
 
 def widgets(app: AppTest) -> dict[str, object]:

@@ -17,7 +17,7 @@ from pages import PAGES, entries
 from pages.ui import attention_picture
 from pages.ui.heatmap.frame import unpack
 from pages.ui.translate import say
-from tests.pages import ROUTER, check, component, go, keys, link, plain, said, shown, visit, widgets
+from tests.pages import ROUTER, check, component, go, keys, link, plain, plots, said, shown, visit, widgets
 
 CHOICES = [(name, option) for name, knob in KNOBS.items() if isinstance(knob, Choice) for option in knob.options]
 # Sixty-four numbers of heads are one kind of value.
@@ -237,10 +237,10 @@ def test_a_selected_row_shows_its_numbers_and_can_be_cleared():
     app = visit(cell="1,3,2")
     assert component(app, "attention.main") is not None
     assert shown(app)[0]["config"]["selected"] == {"map": "1", "query": 3, "key": 2}
-    assert app.get("plotly_chart")
+    assert "Sum 1 · entropy" in plots(app)["attention.row"]["layout"]["meta"]["caption"]
     app.button(key="attention.clear").click()
     check(app.run())
-    assert link(app) == {} and not app.get("plotly_chart")
+    assert link(app) == {} and "attention.row" not in plots(app)
 
 
 def test_registries_are_all_there():

@@ -1,16 +1,12 @@
-"""The upper part of the attention page: controls, picture and the selected row."""
+"""The upper part of the attention page: controls and picture, with the selected row beside it."""
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import streamlit as st
 
-from attnviz.census import row_detail
-from attnviz.figures.attention import row_bars
 from attnviz.settings import mask_knobs
 from attnviz.stages import STAGES
-from attnviz.view_run import run
-from pages.ui import attention_picture, layout
+from pages.ui import attention_picture, attention_row
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.heatmap import heatmap
@@ -112,7 +108,7 @@ def picture(panel: Panel, group: Group) -> None:
                 **common,
             )
     with right:
-        row(panel)
+        attention_row.row(panel, group)
 
 
 def _selected(panel: Panel) -> Mapping[str, object] | None:
@@ -140,43 +136,3 @@ def _enlarge(panel: Panel, chosen: Mapping[str, object] | None) -> None:
     """Make the stage that was clicked in the strip the large picture."""
     if chosen is not None and chosen.get("map") in STAGES:
         panel.set("stage", str(chosen["map"]))
-
-
-def row(panel: Panel) -> None:
-    """Show the selected row's weights as bars, with their sum, entropy and effective number of keys."""
-    view = panel.settled.view
-    if not view.cell:
-        st.info(panel.title("row.hint"), icon=":material/touch_app:")
-        return
-    head, query = view.cell[:2]
-    call, ran = run(view)
-    detail = row_detail(call, head, query, ran)
-    st.markdown("**" + layout.escape(panel.title("row.title", query=query, head=head)) + "**")
-    weights, allowed = detail.weights.numpy(), detail.allowed.numpy()
-    if not allowed.any():
-        st.warning(panel.title("row.no_key"))
-    elif not np.isfinite(detail.total):
-        st.warning(panel.title("row.not_finite", dtype=view.dtype))
-    st.markdown(
-        panel.title(
-            "row.summary",
-            sum=f"{detail.total:.6g}",
-            entropy=f"{detail.entropy:.4g}",
-            effective=f"{detail.effective_keys:.4g}",
-        ),
-        help=panel.title("row.effective_help"),
-    )
-    if view.dropout > 0:
-        st.caption(panel.title("row.dropout", factor=f"{1 / (1 - view.dropout):.4g}"))
-    tokens = view.tokens("key") or tuple(str(index) for index in range(view.key_length))
-    figure = row_bars(
-        weights,
-        tokens,
-        allowed=allowed,
-        selected=view.cell[2] if len(view.cell) > 2 else None,
-        x_title=panel.title("row.weight"),
-        y_title=panel.title("row.key"),
-        masked_word=panel.title("row.masked"),
-    )
-    st.plotly_chart(figure, key="attention.row", config={"displayModeBar": False})
-    st.button(panel.title("row.clear"), on_click=lambda: panel.set("cell", None), key="attention.clear")

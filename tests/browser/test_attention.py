@@ -365,6 +365,33 @@ def test_selecting_opens_the_row_and_a_second_click_or_escape_closes_it(visit: O
     assert "cell" not in settings(page)
 
 
+def test_the_bars_and_their_numbers_follow_the_slider_with_the_maps(visit: Open) -> None:
+    page = visit("lang=en&cell=1,7,4&scale=one&d_k=1")
+    summary, before = row_summary(page), row_summary(page).inner_text()
+    # The third bar is the selected one; its node stays while it changes.
+    bar = page.locator(".st-key-attention-row .barlayer .trace").nth(1).locator(".point path")
+    shape = bar.get_attribute("d")
+    page.evaluate(COUNT_RUNS)
+    bounds = slider(page, re.compile("d_k")).bounding_box()
+    assert bounds is not None
+    page.mouse.move(bounds["x"] + 2, bounds["y"] + bounds["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(bounds["x"] + 0.8 * bounds["width"], bounds["y"] + bounds["height"] / 2, steps=4)
+    expect(summary).not_to_have_text(before)
+    expect(bar).not_to_have_attribute("d", shape or "")
+    assert page.evaluate("runsSeen") == 0  # held: no run of the page was needed
+    page.mouse.up()
+    page.wait_for_url("**d_k=*")
+    wait_idle(page)
+    assert row_summary(page).inner_text() != before
+    colour = page.evaluate(
+        "getComputedStyle(document.querySelector('.st-key-attention-row .attnviz-plot'))"
+        ".getPropertyValue('--st-chart-categorical-colors').split(',')[1]"
+    )
+    fill = bar.evaluate("bar => getComputedStyle(bar).fill")
+    assert fill == f"rgb({', '.join(str(int(colour.strip()[at : at + 2], 16)) for at in (1, 3, 5))})"
+
+
 def test_a_thumbnail_becomes_the_large_picture(visit: Open) -> None:
     page = visit()
     stage = strip(page).locator("[data-part=stage]")

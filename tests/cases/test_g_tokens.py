@@ -1,13 +1,11 @@
 """Tokens and labels: every one, literally, as often as it stands there."""
 
-import json
-
 import numpy as np
 import pytest
 
 from attnviz.figures.attention import row_bars
 from pages.ui.layout import escape
-from tests.pages import component, plain, shown, visit
+from tests.pages import component, plain, plots, shown, visit
 
 
 def axes(app) -> list[list[str]]:
@@ -22,8 +20,7 @@ def test_case_57_a_word_that_comes_twice_is_two_rows_and_two_columns():
     tokens = ["the", "cat", "and", "the", "dog"]
     assert axes(app) == [tokens, tokens]
     assert all(code.shape == (5, 5) for code in shown(app)[1]["main"])
-    bars = json.loads(app.get("plotly_chart")[0].proto.spec)
-    assert len(bars["data"]) == 1
+    bars = plots(app)["attention.row"]
     ticks = bars["layout"]["yaxis"]["ticktext"]
     assert len(ticks) == len(set(ticks)) == 5
 
@@ -54,7 +51,7 @@ def test_case_61_bars_and_remarks_show_them_literally(token):
     words = {"x_title": "weight", "y_title": "key", "masked_word": "masked"}
     figure = row_bars(np.array([0.25, 0.75]), (token, "b"), allowed=np.array([True, True]), selected=0, **words)
     assert "<" not in figure.layout.yaxis.ticktext[0]
-    text = figure.layout.yaxis.ticktext[0] + figure.data[0].hovertext[0]
+    text = figure.layout.yaxis.ticktext[0] + figure.data[1].hovertext[0]
     assert "<b>" not in text and "</script>" not in text and "$" not in text and "<br>b" not in text
     assert plain(escape(token)) == token
     app = visit(seed=token)

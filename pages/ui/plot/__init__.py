@@ -14,6 +14,7 @@ WORD_KEYS = ("download", "zoom", "pan", "reset", "zoom_out", "no_chart")
 
 _HTML = """
 <div data-part="root" class="attnviz-plot">
+  <p data-part="caption" class="attnviz-plot-caption"></p>
   <div data-part="figure" role="figure">
     <div data-part="chart" class="attnviz-plot-chart"></div>
     <div data-part="fallback" class="attnviz-plot-fallback" hidden></div>
@@ -24,6 +25,8 @@ _HTML = """
 
 _CSS = """
 .attnviz-plot { color: var(--st-text-color); font-family: var(--st-font); }
+.attnviz-plot-caption { margin: 0 0 0.25rem; white-space: pre-line; font-variant-numeric: tabular-nums; }
+.attnviz-plot-caption:empty { display: none; }
 .attnviz-plot-chart { width: 100%; }
 .attnviz-plot-problem { margin: 0; font-size: 0.875rem; color: var(--st-red-text-color, var(--st-red-color)); }
 .attnviz-plot-problem:empty { display: none; }
@@ -48,6 +51,7 @@ def plot(
     key: str,
     label: str,
     alt: str,
+    caption: str = "",
     words: Mapping[str, str],
     height: int = 320,
     group: Group | None = None,
@@ -60,6 +64,7 @@ def plot(
         key: Its key in the session; the same key keeps the node and the zoom.
         label: Its name, also of a downloaded image.
         alt: The text alternative, with the numbers that matter.
+        caption: Plain text above the figure; a live frame brings its own.
         words: Texts in the page's language under ``WORD_KEYS``.
         height: Height in CSS pixels.
         group: The live group that it follows, or None.
@@ -76,7 +81,7 @@ def plot(
     data = {
         **(group.data() if group is not None else {"group": None}),
         "part": part,
-        "figure": spec(figure, alt=alt),
+        "figure": spec(figure, alt=alt, caption=caption),
         "asset": PATH,
         "label": label,
         "height": height,

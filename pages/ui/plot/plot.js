@@ -87,7 +87,7 @@ class Plot {
   constructor(root) {
     const find = name => root.querySelector(`[data-part="${name}"]`)
     this.root = root
-    this.parts = Object.fromEntries(["figure", "chart", "fallback", "problem"].map(name => [name, find(name)]))
+    this.parts = Object.fromEntries(["caption", "figure", "chart", "fallback", "problem"].map(name => [name, find(name)]))
     this.data = null
     this.spec = null // what is on screen, or will be next
     this.drawing = false
@@ -155,6 +155,7 @@ class Plot {
   async drawOnce() {
     const { figure, chart, fallback } = this.parts
     figure.setAttribute("aria-label", this.spec.layout?.meta?.alt ?? this.data.label)
+    this.parts.caption.textContent = this.spec.layout?.meta?.caption ?? ""
     let plotly
     try {
       plotly = await library(this.data.asset)

@@ -7,17 +7,18 @@ import plotly.graph_objects as go
 from plotly.io.json import to_json_plotly
 
 
-def spec(figure: go.Figure, *, alt: str) -> str:
+def spec(figure: go.Figure, *, alt: str, caption: str = "") -> str:
     """Give a figure as JSON without colours of its own: the browser adds the page's theme.
 
     Args:
         figure: The figure; what it sets itself wins over the theme.
         alt: The text alternative, with the numbers that matter.
+        caption: Plain text above the figure, which follows it; lines are kept.
     """
     content = figure.to_dict()
     layout = content.setdefault("layout", {})
     layout.pop("template", None)
-    layout["meta"] = {**(layout.get("meta") or {}), "alt": alt}
+    layout["meta"] = {**(layout.get("meta") or {}), "alt": alt, **({"caption": caption} if caption else {})}
     return str(to_json_plotly(content))
 
 
