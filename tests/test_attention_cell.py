@@ -22,6 +22,7 @@ def opened(language: str = "en", **settings: str) -> AppTest:
     app = AppTest.from_file(ROUTER, default_timeout=60)
     for name, value in (settings | {"lang": language}).items():
         app.query_params[name] = value
+    app.session_state["attention.ledger"] = True  # the section is open
     app.run()
     assert not app.exception
     return app

@@ -6,6 +6,7 @@ import runpy
 
 import pytest
 import torch
+from streamlit.testing.v1 import AppTest
 
 from attnviz.backends import BACKENDS
 from attnviz.masks import MASKS
@@ -13,6 +14,7 @@ from attnviz.stages import rows_of
 from attnviz.view import settle
 from attnviz.view_run import run
 from pages.ui.attention_details import code
+from tests.pages import ROUTER
 
 VIEWS = [
     {},
@@ -45,3 +47,13 @@ def test_the_code_on_the_page_gives_the_output_on_the_page(given, tmp_path):
 
 def test_the_code_changes_with_the_view(tmp_path):
     assert code(settle({}).view) != code(settle({"d_k": "63"}).view)
+
+
+def test_the_code_is_sent_only_while_its_section_is_open():
+    closed = AppTest.from_file(str(ROUTER), default_timeout=60).run()
+    assert not closed.exception
+    assert not closed.code
+    closed.session_state["attention.snippet"] = True
+    opened = closed.run()
+    assert not opened.exception
+    assert [entry.value for entry in opened.code] == [code(settle({}).view).strip("\n")]

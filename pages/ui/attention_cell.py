@@ -47,21 +47,27 @@ def arithmetic(panel: Panel) -> None:
 
 def shapes(panel: Panel) -> None:
     """Show the size of every tensor from the token vectors to the output."""
+    opened = layout.fold(panel.title("ledger.title"), icon=":material/straighten:", key="attention.ledger")
+    if opened is not None:
+        with opened:
+            _ledger(panel)
+
+
+def _ledger(panel: Panel) -> None:
     view, words = panel.settled.view, table(panel.language, "attention.ledger")
-    with st.expander(words["title"], icon=":material/straighten:"):
-        st.markdown(words["lead"])
-        rows = [
-            (
-                f"{words[entry.step]} ${entry.name}$",
-                "`" + str(list(entry.shape)).replace(" ", "\N{NO-BREAK SPACE}") + "`",
-                layout.escape(", ".join(" · ".join(words[part] for part in axis.split(" · ")) for axis in entry.axes)),
-            )
-            for entry in ledger(view)
-        ]
-        _table([words[name] for name in ("step", "shape", "axes")], rows, "lll")
-        if view.kv_heads != view.heads:
-            fields = {"heads": view.heads, "kv_heads": view.kv_heads, "group": view.heads // view.kv_heads}
-            st.caption(panel.title("ledger.shared", **fields))
+    st.markdown(words["lead"])
+    rows = [
+        (
+            f"{words[entry.step]} ${entry.name}$",
+            "`" + str(list(entry.shape)).replace(" ", "\N{NO-BREAK SPACE}") + "`",
+            layout.escape(", ".join(" · ".join(words[part] for part in axis.split(" · ")) for axis in entry.axes)),
+        )
+        for entry in ledger(view)
+    ]
+    _table([words[name] for name in ("step", "shape", "axes")], rows, "lll")
+    if view.kv_heads != view.heads:
+        fields = {"heads": view.heads, "kv_heads": view.kv_heads, "group": view.heads // view.kv_heads}
+        st.caption(panel.title("ledger.shared", **fields))
 
 
 def plain(value: float) -> str:

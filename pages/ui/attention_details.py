@@ -89,10 +89,10 @@ def _remarks(panel: Panel, ran: Fused | None, counted: Census | None) -> list[st
 
 def snippet(panel: Panel) -> None:
     """Show the plain PyTorch that gives this view's output."""
-    view = panel.settled.view
-    with st.expander(panel.title("snippet.title"), icon=":material/code:"):
-        st.markdown(panel.title("snippet.lead"))
-        st.code(code(view), language="python")
+    opened = layout.fold(panel.title("snippet.title"), icon=":material/code:", key="attention.snippet")
+    if opened is not None:
+        opened.markdown(panel.title("snippet.lead"))
+        opened.code(code(panel.settled.view), language="python")
 
 
 def code(view: View) -> str:

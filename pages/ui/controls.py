@@ -119,7 +119,7 @@ class Panel:
             st.text_input(**common)
         elif isinstance(knob, Number):
             st.session_state[key] = cast("float", value)
-            st.slider(min_value=knob.low, max_value=knob.high, step=knob.step, **common)
+            st.number_input(min_value=knob.low, max_value=knob.high, step=knob.step, **common)
         else:
             self._integer(cast("Integer", knob), common)
 

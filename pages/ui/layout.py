@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz.text import LANGUAGES, Refusal
 from pages.ui import link
@@ -98,6 +99,21 @@ def failed(error: Exception) -> bool:
 def escape(text: str) -> str:
     """Make text literal in Markdown: nothing in it becomes markup, a formula, an icon or a link."""
     return "".join(f"&#{ord(char)};" if char in _MARKUP else char for char in text)
+
+
+def fold(label: str, *, icon: str, key: str) -> DeltaGenerator | None:
+    """Put a section that is closed at first on the page; give its container while it is open, else None.
+
+    What is closed is neither computed nor sent: code and formulas bring a tenth of a second of libraries each, which
+    would stand before the first picture.
+
+    Args:
+        label: Its title.
+        icon: A Material icon as Streamlit writes it.
+        key: Its key in the session.
+    """
+    container = st.expander(label, icon=icon, key=key, on_change="rerun")
+    return container if container.open else None
 
 
 def sources(language: str, entries: Sequence[tuple[str, str]]) -> None:
