@@ -163,7 +163,7 @@ def cell(call: Call, head: int, query: int, key: int, ran: Fused | None = None, 
         output=_output(shares, call.value[0, kv_head, :, :values], key),
         value_width=call.value.shape[-1],
         drawn=Drawn(
-            float(rows.scaled[0, 0, 0, key]),
+            float(rows.changed[0, 0, 0, key]),
             float(rows.weights[0, 0, 0, key]),
             tuple(rows.output[0, 0, 0, :values].tolist()),
         ),

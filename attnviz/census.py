@@ -36,7 +36,7 @@ def row_detail(call: Call, head: int, row: int, ran: Fused | None = None) -> Row
     weights = rows.weights[0, 0, 0].to("cpu", torch.float64)
     entropy = float(torch.special.entr(weights).sum())
     return RowDetail(
-        rows.scaled[0, 0, 0].to("cpu", torch.float64),
+        rows.changed[0, 0, 0].to("cpu", torch.float64),
         weights,
         rows.allowed[0, 0, 0].cpu(),
         float(weights.sum()),

@@ -196,7 +196,7 @@ def draw(call: Call, requests: Sequence[Request], ran: Fused | None = None) -> D
         ran: The fused result of the same call, if its backend is a fused one.
     """
     canvases = [_canvas(call, request) for request in requests]
-    pending = [c for c in canvases if STAGES[c.request.stage].rows == "query" and c.request.stage != "query"]
+    pending = [canvas for canvas in canvases if not STAGES[canvas.request.stage].given]
     seconds, blocks = (0.0 if ran is None else ran.seconds), 0
     if pending:
         heads = tuple(sorted({head for canvas in pending for head in canvas.request.heads}))
@@ -214,10 +214,7 @@ def draw(call: Call, requests: Sequence[Request], ran: Fused | None = None) -> D
 
 
 def _canvas(call: Call, request: Request) -> _Canvas:
-    stage = STAGES[request.stage]
-    rows = call.q_len if stage.rows == "query" else call.kv_len
-    width = call.value.shape[-1] if stage.key in ("value", "output") else call.query.shape[-1]
-    cols = call.kv_len if stage.cols == "key" else width
+    rows, cols = call.extent(request.stage)
     return _Canvas(request, request.rows or (0, rows), request.cols or (0, cols))
 
 
@@ -241,8 +238,8 @@ def _add_rows(canvas: _Canvas, rows: Rows, heads: tuple[int, ...]) -> None:
 
 
 def _add_projection(canvas: _Canvas, call: Call) -> None:
-    """Hand Q, K or V to a canvas; a KV head is drawn for each query head that reads it."""
-    tensor = {"query": call.query, "key": call.key, "value": call.value}[canvas.request.stage]
+    """Hand a stage that is there already to a canvas; a KV head is drawn for each query head that reads it."""
+    tensor = call.given(canvas.request.stage)
     group = call.heads // tensor.shape[1]
     chosen = [head // group for head in canvas.request.heads]
     canvas.add(tensor[0, chosen, canvas.rows[0] : canvas.rows[1]], None)

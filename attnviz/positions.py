@@ -1,7 +1,7 @@
 """Position encodings: rotations of queries and keys, and waves added to the token vectors."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,10 @@ class Position:
 
 @dataclass(frozen=True)
 class PositionKind:
-    """Describe one kind of encoding: what it is called, what can be set, and how it is built from the settings."""
+    """Describe one kind of encoding: what it is called, what can be set, and how it is built from the settings.
+
+    ``code`` gives plain PyTorch that defines ``waves(places)`` or ``turn(x, places)``, as the kind has them.
+    """
 
     key: str
     label: Text
@@ -67,6 +70,7 @@ class PositionKind:
     source: str
     make: Callable[..., Position]
     knobs: tuple[Knob, ...] = ()
+    code: Callable[..., str] | None = None
 
     def build(self, **settings: Any) -> Position:
         """Build the encoding from the values of its knobs; those not given take their default.
@@ -75,12 +79,16 @@ class PositionKind:
             Refusal: If a value breaks its knob's rule.
             ValueError: If a setting is not one of the knobs.
         """
-        checked: Mapping[str, Any] = {
+        return self.make(**self.read(**settings))
+
+    def read(self, **settings: Any) -> dict[str, Any]:
+        """Give the checked value of every knob, see ``build``."""
+        checked = {
             knob.name: knob.parse(settings.pop(knob.name, knob.default)) for knob in self.knobs
         }
         if settings:
             raise ValueError(f"{self.key} has no setting {', '.join(settings)}")
-        return self.make(**checked)
+        return checked
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, *, layout: str = "half_split") -> Tensor:
@@ -134,6 +142,38 @@ def _rope(base: float, layout: str, partial_rotary_factor: float) -> Position:
         return places[:, None] * _rates(pairs, base)
 
     return Position("rope", angles=angles, layout=layout)
+
+
+def _rope_code(base: float, layout: str, partial_rotary_factor: float) -> str:
+    pairs = "d_k" if partial_rotary_factor == 1.0 else f"int(d_k * {partial_rotary_factor!r})"
+    if layout == "half_split":
+        parts = "a, b = x[..., :pairs], x[..., pairs : 2 * pairs]"
+        joined = "torch.cat((a * cos - b * sin, b * cos + a * sin, x[..., 2 * pairs :]), dim=-1)"
+    else:
+        parts = "a, b = x[..., 0 : 2 * pairs : 2], x[..., 1 : 2 * pairs : 2]"
+        joined = (
+            "torch.cat((torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2), x[..., 2 * pairs :]), -1)"
+        )
+    return f'''\
+def turn(x, places):
+    """Rotate pairs of entries, each by place times its own rate."""
+    pairs = {pairs} // 2
+    rates = torch.exp(torch.arange(pairs).double() * ({-math.log(base)!r} / max(pairs, 1)))
+    angles = places[:, None] * rates
+    cos, sin = angles.cos().float(), angles.sin().float()
+    {parts}
+    return {joined}
+'''
+
+
+def _sinusoidal_code(base: float) -> str:
+    return f'''\
+def waves(places):
+    """Give sines and cosines of the places, [length, width]."""
+    rates = torch.exp(torch.arange(0, width, 2).double() * ({-math.log(base)!r} / width))
+    angles = places[:, None] * rates
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[:, :width].float()
+'''
 
 
 def _sinusoidal(base: float) -> Position:
@@ -195,6 +235,7 @@ POSITIONS: Registry[PositionKind] = Registry(
                     step=0.05,
                 ),
             ),
+            _rope_code,
         ),
         PositionKind(
             "sinusoidal",
@@ -206,6 +247,7 @@ POSITIONS: Registry[PositionKind] = Registry(
             "https://arxiv.org/abs/1706.03762",
             _sinusoidal,
             (_BASE,),
+            _sinusoidal_code,
         ),
     ),
 )

@@ -1,15 +1,17 @@
-"""The settings of the attention view, in the order of its controls; every mask adds its own knobs."""
+"""The settings of the attention view, in the order of its controls; masks and other choices add their own knobs."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from attnviz import config, device, inputs
 from attnviz.backends import BACKENDS
 from attnviz.knobs import Choice, Flag, Integer, Knob, Lengths, Number, Words
 from attnviz.masks import MASKS
 from attnviz.masks.token_knobs import MOST_TOKENS
-from attnviz.stages import STAGES
+from attnviz.positions import POSITIONS
+from attnviz.score_mods import SCORE_MODS
+from attnviz.stage_list import STAGES
 from attnviz.text import Text, same
 
 MOST_HEADS = 64
@@ -27,6 +29,12 @@ DEFAULT_CONTEXT = "那只猫坐在暖和的垫子上。"
 class _Labelled(Protocol):
     @property
     def label(self) -> Text: ...
+
+
+class _Owner(Protocol):
+    @property
+    def knobs(self) -> tuple[Knob, ...]: ...
+    def build(self, **settings: Any) -> object: ...
 
 
 def _labels(registry: Mapping[str, _Labelled]) -> Mapping[str, Text]:
@@ -102,6 +110,8 @@ _RULE = (
         ),
         options={"top_left": Text("top-left", "左上"), "bottom_right": Text("bottom-right", "右下")},
     ),
+    Choice("position", Text("Position encoding", "位置编码"), "none", options=_labels(POSITIONS)),
+    Choice("score_mod", Text("Score modification", "分数修正"), "none", options=_labels(SCORE_MODS)),
     Choice(
         "scale",
         Text("Scale", "缩放"),
@@ -174,11 +184,28 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
 )
 
 
+# Choices whose entries bring knobs of their own.
+OWNERS: Mapping[str, Mapping[str, _Owner]] = MappingProxyType(
+    {"mask": MASKS, "position": POSITIONS, "score_mod": SCORE_MODS}
+)
+
+
+def own_knobs(choice: str, key: str) -> dict[str, Knob]:
+    """Give the knobs of one entry by their name in a link; the choice's name is put before one that the page uses.
+
+    Args:
+        choice: One of ``OWNERS``.
+        key: Key of its entry.
+    """
+    return {f"{choice}_{knob.name}" if knob.name in KNOBS else knob.name: knob for knob in OWNERS[choice][key].knobs}
+
+
 def mask_knobs(mask: str) -> dict[str, Knob]:
-    """Give the knobs of one mask by their name in a link; ``mask_`` is put before a name that the page itself uses."""
-    return {f"mask_{knob.name}" if knob.name in KNOBS else knob.name: knob for knob in MASKS[mask].knobs}
+    """Give the knobs of one mask by their name in a link."""
+    return own_knobs("mask", mask)
 
 
 def every_name() -> frozenset[str]:
-    """Give every parameter name a link may carry, those of masks not chosen included."""
-    return frozenset(KNOBS).union(*(mask_knobs(mask) for mask in MASKS))
+    """Give every parameter name a link may carry, those of entries not chosen included."""
+    own = (own_knobs(choice, key) for choice, entries in OWNERS.items() for key in entries)
+    return frozenset(KNOBS).union(*own)

@@ -3,76 +3,28 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from attnviz.backends import BACKENDS
+from attnviz.backends.eager import score
 from attnviz.masks import Mask, block
-from attnviz.registry import Registry
-from attnviz.text import Text, same
+from attnviz.score_mods import ScoreMod, Terms
+from attnviz.stage_list import STAGES, present
 
 # Scores of one block of query rows are held at once; 2^21 of them are 8 MiB in float32.
 BLOCK_SCORES = 2**21
 VALUE, MASKED, NO_KEY = 0, 1, 2
-
-Dim = Literal["query", "key", "feature"]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Describe one stage: what it is called, what its axes are, and whether its values have a sign."""
-
-    key: str
-    label: Text
-    help: Text
-    rows: Dim
-    cols: Dim
-    signed: bool = True
-
-
-STAGES: Registry[Stage] = Registry(
-    "stage",
-    (
-        Stage("query", same("Q"), Text("What each token looks for.", "每个 token 在找什么。"), "query", "feature"),
-        Stage("key", same("K"), Text("What each token is found by.", "每个 token 凭什么被找到。"), "key", "feature"),
-        Stage(
-            "scores",
-            same("QKᵀ"),
-            Text("Dot product of every query with every key.", "每个查询与每个键的点积。"),
-            "query",
-            "key",
-        ),
-        Stage(
-            "scaled",
-            Text("× scale", "× 缩放"),
-            Text("Scores times the scale.", "分数乘以缩放系数。"),
-            "query",
-            "key",
-        ),
-        Stage("masked", Text("mask", "掩码"), Text("Scores that count.", "计入的分数。"), "query", "key"),
-        Stage(
-            "weights",
-            same("softmax"),
-            Text("Each row turned into shares of 1.", "每一行变成总和为 1 的份额。"),
-            "query",
-            "key",
-            signed=False,
-        ),
-        Stage("value", same("V"), Text("What each token hands over.", "每个 token 交出的内容。"), "key", "feature"),
-        Stage("output", same("· V"), Text("Values summed with the weights.", "按权重对值求和。"), "query", "feature"),
-    ),
-)
-
 
 @dataclass(frozen=True)
 class Call:
     """Hold everything one attention call depends on.
 
     Args:
-        query: ``[1, heads, q_len, d_k]``.
-        key: ``[1, kv_heads, kv_len, d_k]``.
+        query: ``[1, heads, q_len, d_k]``, rotated where the position encoding rotates.
+        key: ``[1, kv_heads, kv_len, d_k]``, likewise.
         value: ``[1, kv_heads, kv_len, d_v]``.
         mask: Who may attend to whom.
         align: ``top_left`` or ``bottom_right``.
@@ -80,6 +32,9 @@ class Call:
         backend: Key of ``BACKENDS``.
         dropout: Share of weights set to zero, 0 to below 1.
         seed: Seed of the dropout.
+        score_mod: Change of the scores before the mask; None leaves them as they are.
+        unturned: Query and key before they were rotated; None where nothing rotates.
+        waves: What was added to the token vectors of the queries, ``[q_len, width]``; None where nothing was.
     """
 
     query: Tensor
@@ -91,6 +46,9 @@ class Call:
     backend: str = "eager"
     dropout: float = 0.0
     seed: int = 0
+    score_mod: ScoreMod | None = None
+    unturned: tuple[Tensor, Tensor] | None = None
+    waves: Tensor | None = None
 
     @property
     def heads(self) -> int:
@@ -111,6 +69,36 @@ class Call:
     def factor(self) -> float:
         """The scale as a number."""
         return self.query.shape[3] ** -0.5 if self.scale is None else self.scale
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages that this call has, in order."""
+        parts = {"waves": self.waves, "turn": self.unturned, "change": self.score_mod}
+        return present([name for name, part in parts.items() if part is not None])
+
+    def given(self, stage: str) -> Tensor:
+        """Give a stage that is there before any score, ``[1, heads | kv_heads | 1, length, width]``."""
+        if stage == "waves":
+            assert self.waves is not None
+            return self.waves[None, None]
+        query, key = (self.query, self.key) if self.unturned is None else self.unturned
+        tensors = {"query": query, "key": key, "value": self.value}
+        return tensors[stage] if stage in tensors else {"query_turned": self.query, "key_turned": self.key}[stage]
+
+    def extent(self, stage: str) -> tuple[int, int]:
+        """Give the sizes of a stage's two axes."""
+        entry = STAGES[stage]
+        width = (self.given(stage) if entry.given else self.value).shape[-1]
+        sizes = {"query": self.q_len, "key": self.kv_len, "feature": width}
+        return sizes[entry.rows], sizes[entry.cols]
+
+    def terms(self, heads: Sequence[int], start: int, stop: int) -> Terms:
+        """Give what changes the scores of some heads in some rows; the bias is no larger than those scores."""
+        if self.score_mod is None:
+            return Terms(None, None, 1.0)
+        sizes, place = (self.heads, self.q_len, self.kv_len), {"align": self.align, "rows": (start, stop)}
+        target = {"dtype": self.query.dtype, "device": self.query.device}
+        return self.score_mod.terms(*sizes, which=heads, **place, **target)
 
     def of_heads(self, heads: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
         """Give query, key and value of some query heads, with the KV heads that these read."""
@@ -135,23 +123,39 @@ class Fused(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Hold the stages of one block of query rows, every tensor ``[1, heads, rows, …]``."""
+    """Hold the stages of one block of query rows, every tensor ``[1, heads, rows, …]``.
+
+    ``changed`` are the scores that enter the softmax: scaled, and changed where there is a score modification.
+    """
 
     start: int
     stop: int
     query: Tensor
     key: Tensor
-    scaled: Tensor
+    changed: Tensor
     weights: Tensor
     output: Tensor
     allowed: Tensor
     seconds: float
+    factor: float
+    bias: Tensor | None
+    is_changed: bool
+
+    @property
+    def scaled(self) -> Tensor:
+        """Scores times the scale: kept where nothing changes them afterwards, else worked out again."""
+        return product(self.query, self.key).mul_(self.factor) if self.is_changed else self.changed
 
     def stage(self, key: str) -> Tensor:
-        """Give one stage of the block; ``masked`` carries the scaled scores, ``allowed`` says which of them count."""
+        """Give one stage of the block; ``masked`` carries the final scores, ``allowed`` says which of them count."""
         if key == "scores":
             return product(self.query, self.key)
-        return {"scaled": self.scaled, "masked": self.scaled, "weights": self.weights, "output": self.output}[key]
+        if key == "scaled":
+            return self.scaled
+        if key == "change":
+            return self.scaled.neg_().add_(self.changed) if self.bias is None else self.bias
+        kept = {"changed": self.changed, "masked": self.changed, "weights": self.weights, "output": self.output}
+        return kept[key]
 
 
 def synchronize(device: torch.device) -> None:
@@ -169,8 +173,13 @@ def fused(call: Call) -> Fused | None:
     device = call.query.device
     synchronize(device)
     begun = time.perf_counter()
+    bias, softcap, scale = None, None, call.scale
+    if (mod := call.score_mod) is not None:
+        place = {"align": call.align, "dtype": call.query.dtype, "device": device}
+        bias = mod.late_bias(call.heads, call.q_len, call.kv_len, **place)
+        softcap, scale = mod.softcap, call.factor * mod.scale
     core = BACKENDS[call.backend].attend(
-        call.query, call.key, call.value, allowed=call.mask, align=call.align, scale=call.scale
+        call.query, call.key, call.value, allowed=call.mask, align=call.align, bias=bias, scale=scale, softcap=softcap
     )
     synchronize(device)
     seconds = time.perf_counter() - begun
@@ -221,24 +230,29 @@ def rows_of(call: Call, heads: Sequence[int], start: int, stop: int, ran: Fused 
         allowed = allowed[:, list(heads)]
     synchronize(query.device)
     begun = time.perf_counter()
+    bias, softcap, factor = call.terms(heads, start, stop)
     if ran is None:
-        core = BACKENDS["eager"].attend(query, key, value, allowed=allowed, scale=call.scale)
+        core = BACKENDS["eager"].attend(
+            query, key, value, allowed=allowed, bias=bias, scale=call.factor * factor, softcap=softcap
+        )
         assert core.weights is not None and core.scores is not None
-        scaled, weights, output = core.scores, core.weights, core.output
+        changed, weights, output = core.scores, core.weights, core.output
     else:
         # Fused kernels hold scores in float32, so that none overflows float16; neither must those worked out again.
         exact = torch.promote_types(query.dtype, torch.float32)
         query, key = query.to(exact), key.to(exact)
-        scaled = product(query, key) * call.factor
+        changed = score(query, key, bias, call.factor * factor, softcap)
         lse = ran.logsumexp[:, list(heads), start:stop, None].to(exact)
-        weights = torch.where(allowed, torch.exp(scaled - lse), 0.0)
+        weights = torch.where(allowed, torch.exp(changed - lse), 0.0)
         output = ran.output[:, list(heads), start:stop]
     if call.dropout > 0.0:
         weights = torch.where(keep(call, heads, start, stop), weights / (1.0 - call.dropout), 0.0)
         output = (weights.to(value.dtype).unflatten(1, (-1, group)) @ value[:, :, None]).flatten(1, 2)
     synchronize(query.device)
     seconds = time.perf_counter() - begun
-    return Rows(start, stop, query, key, scaled, weights, output, allowed, seconds)
+    return Rows(
+        start, stop, query, key, changed, weights, output, allowed, seconds, call.factor, bias, call.score_mod is not None
+    )
 
 
 def product(query: Tensor, key: Tensor) -> Tensor:

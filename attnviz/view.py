@@ -6,7 +6,7 @@ follow, with a note.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import cast
@@ -16,9 +16,15 @@ from attnviz import inputs
 from attnviz.knobs import Integer, Value
 from attnviz.masks import MASKS, Mask
 from attnviz.masks.token_knobs import TOKENS
+from attnviz.positions import POSITIONS, Position
 from attnviz.reading import Reader, Settled
-from attnviz.settings import KNOBS, every_name, mask_knobs
+from attnviz.score_mods import SCORE_MODS, ScoreMod
+from attnviz.settings import KNOBS, OWNERS, every_name, own_knobs
+from attnviz.stage_list import present
 from attnviz.text import Refusal, Text
+
+# The values of the knobs that one mask, position encoding or score modification brings along.
+OwnSettings = tuple[tuple[str, Value], ...]
 
 NORMAL_LENGTH = 32
 # Four numbers in a vector make the scale 1/2.
@@ -36,6 +42,13 @@ _HEAD = Text(
     "head {got} does not exist among {heads} heads; showing all.", "共 {heads} 个头，没有第 {got} 个；改为显示全部。"
 )
 _CELL = Text("cell {got} lies outside the map; nothing is selected.", "选中的格 {got} 在图外，已取消选择。")
+_NO_VECTORS = Text(
+    "position {got} is added to token vectors, and the worked example has none; using {used}.",
+    "位置编码 {got} 加在 token 向量上，而手算示例没有 token 向量；改用 {used}。",
+)
+_STAGE = Text(
+    "stage {got} is not part of these settings; showing {used}.", "当前设置下没有 {got} 这个阶段，改为显示 {used}。"
+)
 _DTYPE = Text("dtype {got} cannot be computed on {device}; using {used}.", "{device} 不能用 {got} 计算，改用 {used}。")
 
 
@@ -53,8 +66,12 @@ class View:
     heads: int
     kv_heads: int
     mask: str
-    mask_settings: tuple[tuple[str, Value], ...]
+    mask_settings: OwnSettings
     align: str
+    position: str
+    position_settings: OwnSettings
+    score_mod: str
+    score_mod_settings: OwnSettings
     scale: str
     scale_value: float
     dropout: float
@@ -87,6 +104,25 @@ class View:
     def build_mask(self) -> Mask:
         """Build the mask with its settings."""
         return MASKS[self.mask].build(**dict(self.mask_settings))
+
+    def build_position(self) -> Position | None:
+        """Build the position encoding with its settings; None where there is none."""
+        return None if self.position == "none" else POSITIONS[self.position].build(**dict(self.position_settings))
+
+    def build_score_mod(self) -> ScoreMod | None:
+        """Build the score modification with its settings; None where there is none."""
+        return None if self.score_mod == "none" else SCORE_MODS[self.score_mod].build(**dict(self.score_mod_settings))
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages that the view's call has, in order."""
+        position = self.build_position()
+        parts = {
+            "waves": position is not None and position.waves is not None,
+            "turn": position is not None and position.angles is not None,
+            "change": self.score_mod != "none",
+        }
+        return present([name for name, there in parts.items() if there])
 
     def tokens(self, side: str = "query") -> tuple[str, ...] | None:
         """Give the tokens of one side, repeated to its length; None for random input."""
@@ -127,13 +163,17 @@ def settle(given: Mapping[str, object]) -> Settled[View]:
     for name in ("d_k", "heads"):
         reader.read(name, KNOBS[name], WORKED_SIZES[name] if reader.values["input"] == "worked" else None)
     _read_kv_heads(reader)
-    mask_settings = _read_mask(reader)
+    own = {f"{choice}_settings": tuple(_read_own(reader, choice).items()) for choice in OWNERS}
     for name, knob in KNOBS.items():
         if name not in reader.values:
             reader.read(name, knob, () if name == "cell" else None)
     _fit(reader)
     fields = {name: reader.values[name] for name in KNOBS}
-    return reader.settled(View(**fields, mask_settings=tuple(mask_settings.items())))  # type: ignore[arg-type]
+    view = View(**fields, **own)  # type: ignore[arg-type]
+    if view.stage not in view.stages:
+        reader.follow("stage", "weights", _STAGE)
+        view = replace(view, stage="weights")
+    return reader.settled(view)
 
 
 def _read_lengths(reader: Reader) -> None:
@@ -159,24 +199,28 @@ def _read_kv_heads(reader: Reader) -> None:
         reader.follow("kv_heads", used, _DIVIDE, heads=heads, options=", ".join(map(str, options)))
 
 
-def _read_mask(reader: Reader) -> dict[str, Value]:
-    """Read the mask and its knobs; counts of tokens cannot exceed the keys there are."""
-    mask = cast("str", reader.read("mask", KNOBS["mask"]))
+def _read_own(reader: Reader, choice: str) -> dict[str, Value]:
+    """Read a choice whose entries have knobs, and these; a mask's counts of tokens cannot exceed the keys there are."""
+    chosen = cast("str", reader.read(choice, KNOBS[choice]))
+    if choice == "position" and reader.values["input"] == "worked" and POSITIONS[chosen].build().waves is not None:
+        reader.follow("position", "none", _NO_VECTORS)
+        chosen = "none"
     keys = cast("int", reader.values["key_length"])
+    entry, names = OWNERS[choice][chosen], own_knobs(choice, chosen)
     settings: dict[str, Value] = {}
-    for (name, knob), own in zip(mask_knobs(mask).items(), MASKS[mask].knobs, strict=True):
-        counts_keys = isinstance(knob, Integer) and knob.unit == TOKENS
+    for (name, knob), own in zip(names.items(), entry.knobs, strict=True):
+        counts_keys = choice == "mask" and isinstance(knob, Integer) and knob.unit == TOKENS
         most = max(cast("Integer", knob).low, keys) if counts_keys else None
         value = reader.read(name, knob, knob.default if most is None else min(cast("int", knob.default), most))
         if most is not None and cast("int", value) > most:
             reader.follow(name, most, _FOLLOWS, limit=keys)
         settings[own.name] = reader.values[name]
     try:
-        MASKS[mask].build(**settings)
+        entry.build(**settings)
     except Refusal as refusal:
         # Settings that are fine one by one and make no mask together, such as a tree in which a child comes first.
         reader.problems.append(refusal.text)
-        for name, own in zip(mask_knobs(mask), MASKS[mask].knobs, strict=True):
+        for name, own in zip(names, entry.knobs, strict=True):
             settings[own.name] = reader.values[name] = reader.defaults[name]
     return settings
 

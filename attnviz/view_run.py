@@ -5,15 +5,18 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from attnviz import census as counts
 from attnviz import device as devices
 from attnviz import inputs, stages
 from attnviz.census import Census
+from attnviz.masks import offset
+from attnviz.positions import POSITIONS, Position
 from attnviz.stages import Call, Fused
 from attnviz.variants import VARIANTS
 from attnviz.variants.grouped import GroupedConfig
-from attnviz.view import View, repeat, variant_key
+from attnviz.view import OwnSettings, View, repeat, variant_key
 
 # Width of a token's vector before projection; independent of heads and d_k, so that neither slider changes the input.
 WIDTH = 256
@@ -37,6 +40,17 @@ class _Source(NamedTuple):
     dtype: str
     device: str
     seed: int
+    position: str
+    position_settings: OwnSettings
+    start: int
+
+
+class _Tensors(NamedTuple):
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    unturned: tuple[Tensor, Tensor] | None
+    waves: Tensor | None
 
 
 def make_call(view: View) -> Call:
@@ -45,23 +59,32 @@ def make_call(view: View) -> Call:
     Args:
         view: A settled view.
 
+    Positions count from 0 on both sides. A query stands where the mask's diagonal and a bias by distance put it: with
+    bottom-right alignment the last one at the last key.
+
     Returns:
         Query ``[1, heads, length, d_k]``, key and value ``[1, kv_heads, key_length, d_k]`` on the view's device. The
         tensors are shared between calls and must not be changed.
     """
-    source = _Source(*(getattr(view, name) for name in _Source._fields))
+    # Without positions the alignment changes no tensor, so it must not keep a view from finding them.
+    start = 0 if view.position == "none" else offset(view.length, view.key_length, view.align)
+    names = _Source._fields[:-1]
+    source = _Source(*(getattr(view, name) for name in names), start)
     entries = (view.heads * view.length + 2 * view.kv_heads * view.key_length) * view.d_k
-    query, key, value = (_tensors if entries <= KEPT_ENTRIES else _tensors.__wrapped__)(source)
+    tensors = (_tensors if entries <= KEPT_ENTRIES else _tensors.__wrapped__)(source)
     return Call(
-        query,
-        key,
-        value,
+        tensors.query,
+        tensors.key,
+        tensors.value,
         view.build_mask(),
         align=view.align,
         scale=view.factor,
         backend=view.backend,
         dropout=view.dropout,
         seed=view.seed,
+        score_mod=view.build_score_mod(),
+        unturned=tensors.unturned,
+        waves=tensors.waves,
     )
 
 
@@ -106,14 +129,23 @@ def _config(heads: int, kv_heads: int, d_k: int) -> GroupedConfig:
 
 
 @lru_cache(maxsize=8)
-def _tensors(source: _Source) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _tensors(source: _Source) -> _Tensors:
     target = {"device": devices.resolve(source.device), "dtype": getattr(torch, source.dtype)}
-    query, key, value = (tensor.to(**target) for tensor in _made(source))
-    return query, key, value
+    position = None
+    if source.position != "none":
+        position = POSITIONS[source.position].build(**dict(source.position_settings))
+    query, key, value = _made(source, position)
+    unturned = waves = None
+    if position is not None and position.angles is not None:
+        unturned = query.to(**target), key.to(**target)
+        query, key = position.turn(query, source.start), position.turn(key)
+    if position is not None and position.waves is not None:
+        waves = position.add(torch.zeros(source.length, WIDTH), source.start)
+    return _Tensors(query.to(**target), key.to(**target), value.to(**target), unturned, waves)
 
 
-def _made(source: _Source) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Give query, key and value in float32: the worked example's own numbers, else token vectors projected."""
+def _made(source: _Source, position: Position | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Give query, key and value in float32, not yet rotated: the worked example's own, else token vectors projected."""
     heads, kv_heads = source.heads, source.kv_heads
     if source.input == "worked":
         query = inputs.small_integers((heads, source.length, source.d_k), source.seed, 0)
@@ -124,10 +156,13 @@ def _made(source: _Source) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     weights = variant.weights(config, seed=source.seed)
     own = _input(source, source.text, source.length, 0)
     context = None if source.attention == "self" else _input(source, source.context, source.key_length, 1)
+    if position is not None:
+        own = position.add(own, source.start)
+        context = None if context is None else position.add(context)
     return variant.project(config, weights, own, context=context)
 
 
-def _input(source: _Source, text: str, length: int, side: int) -> torch.Tensor:
+def _input(source: _Source, text: str, length: int, side: int) -> Tensor:
     """Give the vectors of one side, ``[1, length, WIDTH]``; random input of the keys has a seed of its own."""
     if source.input == "sentence":
         return inputs.token_vectors(repeat(inputs.tokenize(text), length), WIDTH, source.seed)[None]

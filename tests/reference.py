@@ -42,21 +42,37 @@ def wholes(call: Call) -> dict[str, Whole]:
     may = grid(call)
     query, key, value = (tensor.to(torch.float64).numpy() for tensor in (call.query, call.key, call.value))
     raw = oracle.attention(query, key, value, allowed=may[None], scale=1.0)
-    expected = oracle.attention(query, key, value, allowed=may[None], scale=call.factor)
+    scaled = raw.scores[0] * call.factor
+    expected = oracle.attention(query, key, value, allowed=may[None], **changes(call))
     all_keys = np.ones(may.shape[:2], dtype=bool)
     has_key = may.any(-1)
     output = expected.output[0]
     parts = {
         "scores": Whole(raw.scores[0], np.ones_like(may), all_keys),
-        "scaled": Whole(expected.scores[0], np.ones_like(may), all_keys),
+        "scaled": Whole(scaled, np.ones_like(may), all_keys),
+        "change": Whole(expected.scores[0] - scaled, np.ones_like(may), all_keys),
+        "changed": Whole(expected.scores[0], np.ones_like(may), all_keys),
         "masked": Whole(expected.scores[0], may, has_key),
         "weights": Whole(expected.weights[0], may, has_key),
         "output": Whole(output, np.broadcast_to(has_key[..., None], output.shape), has_key),
     }
-    for stage, array in (("query", query), ("key", key), ("value", value)):
+    before = (query, key) if call.unturned is None else [t.to(torch.float64).numpy() for t in call.unturned]
+    projected = {"query": before[0], "key": before[1], "query_turned": query, "key_turned": key, "value": value}
+    if call.waves is not None:
+        projected["waves"] = call.waves.to(torch.float64).numpy()[None, None]
+    for stage, array in projected.items():
         values = np.repeat(array[0], call.heads // array.shape[1], axis=0)
         parts[stage] = Whole(values, np.ones(values.shape, dtype=bool), np.ones(values.shape[:2], dtype=bool))
     return parts
+
+
+def changes(call: Call) -> dict[str, object]:
+    """Give what the loops are told of the call's score modification, and its scale."""
+    if call.score_mod is None:
+        return {"scale": call.factor}
+    terms = call.score_mod.terms(call.heads, call.q_len, call.kv_len, align=call.align, dtype=torch.float64)
+    bias = None if terms.bias is None else terms.bias.numpy()
+    return {"scale": call.factor * terms.scale, "softcap": terms.softcap, "bias": bias}
 
 
 def pooled(part: Whole, pool: tuple[int, int], reduce: str) -> tuple[np.ndarray, np.ndarray]:

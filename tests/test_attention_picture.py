@@ -9,7 +9,7 @@ import pytest
 
 from attnviz import guard, pictures
 from attnviz.masks import MASKS
-from attnviz.stages import STAGES
+from attnviz.stage_list import STAGES, present
 from attnviz.text import LANGUAGES, Refusal
 from attnviz.view import settle
 from attnviz.view_run import make_call
@@ -17,6 +17,8 @@ from pages.ui import attention_picture
 from pages.ui.attention_picture import MAIN, STRIP, cell, frame
 from pages.ui.heatmap.frame import MASKED, MOST_BYTES, NAN, NO_KEY, TOP, pack, unpack
 from tests.reference import Whole, cut, pooled, wholes
+
+PLAIN = present(())
 
 
 def drawn(**settings: str):
@@ -38,7 +40,7 @@ def values(header: dict, codes: np.ndarray, index: int = 0) -> np.ndarray:
 def test_a_frame_holds_what_the_loops_give():
     settings = {"length": "9", "heads": "4", "kv_heads": "2", "d_k": "8", "seed": "3", "dtype": "float32"}
     want = wholes(make_call(settle(settings).view))
-    for stage in STAGES:
+    for stage in PLAIN:
         header, codes = drawn(**settings, stage=stage)
         for index in range(4):
             described, part = main_map(header, index), want[stage]
@@ -54,8 +56,8 @@ def test_the_strip_holds_every_stage_of_one_head():
     want = wholes(make_call(settle(settings).view))
     header, codes = drawn(**settings)
     maps = header["parts"][STRIP]["maps"]
-    assert [described["key"] for described in maps] == list(STAGES)
-    for described, code, stage in zip(maps, codes[STRIP], STAGES, strict=True):
+    assert [described["key"] for described in maps] == list(PLAIN)
+    for described, code, stage in zip(maps, codes[STRIP], PLAIN, strict=True):
         part = cut(want[stage], (2,), (0, None), (0, None))
         counts = part.counts[0]
         read = described["low"] + code.astype(float) / TOP * (described["high"] - described["low"])
@@ -85,7 +87,7 @@ def test_another_language_than_ours_is_english():
     assert french == english
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", PLAIN)
 def test_the_alternative_gives_the_size_of_what_is_drawn_and_where_the_largest_stands(stage):
     settings = {"length": "5", "attention": "cross", "key_length": "9", "heads": "2", "d_k": "7", "stage": stage}
     part = wholes(make_call(settle(settings).view))[stage]
@@ -224,7 +226,7 @@ def test_a_cell_is_exact(stage, head):
 def test_a_cell_of_the_strip():
     settings = {"length": "6", "heads": "4", "d_k": "8", "cell": "3,2"}
     want = wholes(make_call(settle(settings).view))
-    for stage in STAGES:
+    for stage in PLAIN:
         answer = cell(settings | {"part": STRIP, "map": stage, "row": "4", "col": "1"})
         assert float(str(answer["value"])) == pytest.approx(want[stage].values[3, 4, 1], abs=1e-6)
 
@@ -319,7 +321,7 @@ def test_heads_share_a_range_or_have_their_own(own_range):
     assert {described["low"] for described in header["parts"][MAIN]["maps"]} == {0.0}
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", PLAIN)
 def test_colours_follow_the_sign(stage):
     described = main_map(drawn(length="8", stage=stage, log="1")[0])
     if stage == "weights":

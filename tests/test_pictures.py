@@ -10,13 +10,15 @@ import torch
 from attnviz import pictures, stages
 from attnviz.masks import MASKS, Mask
 from attnviz.pictures import Request, draw
-from attnviz.stages import MASKED, NO_KEY, STAGES, VALUE, Call, fused
+from attnviz.stage_list import STAGES, present
+from attnviz.stages import MASKED, NO_KEY, VALUE, Call, fused
 from tests.peak import peak_bytes
 from tests.reference import Whole, cut, make_call, pooled, wholes
 
 SHAPES = ((1, 1), (7, 9), (16, 16), (33, 17))
 ALIGNMENTS = ("top_left", "bottom_right")
 REDUCTIONS = ("max", "mean")
+PLAIN = present(())
 
 
 def holes() -> Mask:
@@ -66,7 +68,7 @@ def test_every_stage_is_the_reference_pooled(q_len, kv_len, mask, monkeypatch):
     full = wholes(call)
     for block, max_side, reduce in itertools.product((2**21, 40), (1024, 5, 1), REDUCTIONS):
         monkeypatch.setattr(stages, "BLOCK_SCORES", block)
-        for stage in STAGES:
+        for stage in PLAIN:
             check(call, Request(stage, (0, 3, 1), max_side, reduce), full[stage])
 
 
@@ -85,7 +87,7 @@ def test_random_regions_of_random_calls(seed, block, monkeypatch):
     mask = MASK_SETTINGS[list(MASK_SETTINGS)[seed % len(MASK_SETTINGS)]]()
     call = make_call(q_len, kv_len, heads, kv_heads, mask=mask, align=ALIGNMENTS[seed % 2], scale=0.3)
     full = wholes(call)
-    for stage in STAGES.values():
+    for stage in (STAGES[key] for key in PLAIN):
         size = {"query": q_len, "key": kv_len, "feature": 8}
         chosen = tuple(int(h) for h in draw_number.permutation(heads)[: int(draw_number.integers(1, heads + 1))])
         side = int(draw_number.integers(1, 12))
@@ -103,7 +105,7 @@ def test_a_fused_backend_is_drawn_from_its_row_statistics(backend, mask, block, 
     ran = fused(call)
     assert ran is not None
     full = wholes(call)
-    for stage in STAGES:
+    for stage in PLAIN:
         check(call, Request(stage, (3, 0), 4, "max"), full[stage], ran, atol=2e-6)
     # Were the statistics others, the weights would be others: they are read, not made again.
     shifted = ran._replace(logsumexp=ran.logsumexp + 1.0, output=ran.output + 1.0)
@@ -121,7 +123,7 @@ def test_an_average_is_the_mean_of_the_heads_that_count(mask, reduce, max_side):
     call = make_call(9, 11, mask=MASK_SETTINGS[mask]())
     heads = (0, 2, 3)
     full = wholes(call)
-    for stage in STAGES:
+    for stage in PLAIN:
         picture = draw(call, [Request(stage, heads, max_side, reduce, average=True)]).pictures[0]
         part = cut(full[stage], heads, (0, None), (0, None))
         counts, has_key = part.counts.any(0)[None], part.has_key.any(0)[None]

@@ -10,7 +10,8 @@ import torch
 from attnviz import stages
 from attnviz.backends import BACKENDS
 from attnviz.masks import MASKS
-from attnviz.stages import STAGES, Call, fused, product, row_blocks, rows_of
+from attnviz.stage_list import STAGES, present
+from attnviz.stages import Call, fused, product, row_blocks, rows_of
 from attnviz.text import LANGUAGES
 from tests.reference import make_call, whole
 
@@ -128,7 +129,11 @@ def test_dropout_follows_the_seed_and_tells_heads_rows_and_columns_apart():
 
 
 def test_stages_are_in_the_order_of_the_computation_and_named_in_both_languages():
-    assert list(STAGES) == ["query", "key", "scores", "scaled", "masked", "weights", "value", "output"]
+    plain = ["query", "key", "scores", "scaled", "masked", "weights", "value", "output"]
+    assert list(present(())) == plain
+    assert list(present(("waves",))) == ["waves", *plain]
+    assert list(present(("turn",))) == ["query", "key", "query_turned", "key_turned", *plain[2:]]
+    assert list(present(("change",))) == [*plain[:4], "change", "changed", *plain[4:]]
     for stage in STAGES.values():
         assert all(text.say(language) for text in (stage.label, stage.help) for language in LANGUAGES)
         assert stage.signed == (stage.key != "weights")

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attnviz.config import Shape
 from attnviz.masks import Mask
+from attnviz.score_mods import LateBias
 from attnviz.text import Text
 
 
@@ -68,7 +69,7 @@ class Attend(Protocol):
         *,
         allowed: Tensor | Mask | None = None,
         align: str = "top_left",
-        bias: Tensor | None = None,
+        bias: Tensor | LateBias | None = None,
         scale: float | None = None,
         softcap: float | None = None,
     ) -> CoreOutput: ...

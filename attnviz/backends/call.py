@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnviz.masks import ALIGNMENTS, Mask, block, offset
+from attnviz.score_mods import LateBias
 from attnviz.text import Refusal, Text, same
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -45,7 +46,7 @@ class Call(NamedTuple):
     value: Tensor
     allowed: Tensor | Mask | None
     align: str
-    bias: Tensor | None
+    bias: Tensor | LateBias | None
     scale: float
     softcap: float | None
 
@@ -90,16 +91,21 @@ class Call(NamedTuple):
             )
         return None if allowed is None else cut(allowed, rows, cols)
 
+    def added(self, rows: Span, cols: Span) -> Tensor | None:
+        """Give the bias of one region, [batch | 1, heads | 1, rows | 1, cols | 1], in the dtype of the query."""
+        if isinstance(self.bias, LateBias):
+            return self.bias.region(rows, cols).to(self.query.dtype)
+        return None if self.bias is None else cut(self.bias, rows, cols)
+
     def terms(self, rows: Span, cols: Span) -> tuple[Tensor | None, Tensor | None]:
         """Give mask and bias of one region, with every -inf of the bias moved into the mask.
 
         Returns:
             bool [batch | 1, heads | 1, rows | 1, cols | 1] or None, and the finite bias, likewise, or None.
         """
-        keep = self.keep(rows, cols)
-        if self.bias is None:
+        keep, bias = self.keep(rows, cols), self.added(rows, cols)
+        if bias is None:
             return keep, None
-        bias = cut(self.bias, rows, cols)
         banned = torch.isneginf(bias)
         if banned.any():
             keep = ~banned if keep is None else keep & ~banned
@@ -113,7 +119,7 @@ def check(
     value: Tensor,
     allowed: Tensor | Mask | None,
     align: str,
-    bias: Tensor | None,
+    bias: Tensor | LateBias | None,
     scale: float | None,
     softcap: float | None,
 ) -> Call:
@@ -205,10 +211,12 @@ def _check_allowed(allowed: Tensor | Mask | None, shape: tuple[int, ...]) -> Ten
     return _four_axes("allowed", allowed, shape)
 
 
-def _check_bias(bias: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor | None:
-    """Check the bias; give it four axes and the dtype of the scores."""
-    if bias is None:
-        return None
+def _check_bias(
+    bias: Tensor | LateBias | None, shape: tuple[int, ...], dtype: torch.dtype
+) -> Tensor | LateBias | None:
+    """Check the bias; give it four axes and the dtype of the scores, or leave it where it is made region by region."""
+    if bias is None or isinstance(bias, LateBias):
+        return bias
     if not isinstance(bias, Tensor) or not bias.is_floating_point():
         _refuse("bias", _BIAS, _describe(bias))
     return _four_axes("bias", bias, shape).to(dtype)

@@ -11,6 +11,7 @@ from attnviz.backends.base import Backend, CoreOutput
 from attnviz.backends.call import check, group
 from attnviz.config import Shape
 from attnviz.masks import Mask
+from attnviz.score_mods import LateBias
 from attnviz.text import Text
 
 
@@ -30,7 +31,7 @@ def attend(
     *,
     allowed: Tensor | Mask | None = None,
     align: str = "top_left",
-    bias: Tensor | None = None,
+    bias: Tensor | LateBias | None = None,
     scale: float | None = None,
     softcap: float | None = None,
 ) -> CoreOutput:
@@ -46,7 +47,8 @@ def attend(
         value: [batch, kv_heads, kv_len, value width].
         allowed: Mask, or bool broadcastable to [batch, heads, q_len, kv_len]; True = may attend; None = everything.
         align: Where query 0 of a ``Mask`` stands when q_len ≠ kv_len: ``top_left`` or ``bottom_right``.
-        bias: Float, broadcastable likewise; added after scale and softcap; -inf means "not allowed".
+        bias: Float, broadcastable likewise; added after scale and softcap; -inf means "not allowed". Or
+            a ``LateBias``.
         scale: Factor of the scores; None means 1/sqrt(head_dim); 0.0 is legal.
         softcap: Bound c > 0 of the scores, c · tanh(score / c); None for none.
 

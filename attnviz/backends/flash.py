@@ -21,6 +21,7 @@ from attnviz.backends.base import Backend, CoreOutput
 from attnviz.backends.call import Call, Span, check, group
 from attnviz.config import Shape
 from attnviz.masks import Mask, tile_state
+from attnviz.score_mods import LateBias
 from attnviz.text import Refusal, Text
 
 _ROWS, _COLS = 256, 256
@@ -62,7 +63,7 @@ def attend(
     *,
     allowed: Tensor | Mask | None = None,
     align: str = "top_left",
-    bias: Tensor | None = None,
+    bias: Tensor | LateBias | None = None,
     scale: float | None = None,
     softcap: float | None = None,
 ) -> CoreOutput:
@@ -74,7 +75,7 @@ def attend(
         value: [batch, kv_heads, kv_len, value width].
         allowed: Mask, or bool broadcastable to [batch, heads, q_len, kv_len]; True = may attend; None = everything.
         align: Where query 0 of a ``Mask`` stands when q_len ≠ kv_len: ``top_left`` or ``bottom_right``.
-        bias: Float, broadcastable likewise; -inf means "not allowed".
+        bias: Float, broadcastable likewise; -inf means "not allowed". Or a ``LateBias``, asked for tile by tile.
         scale: Factor of the scores; None means 1/sqrt(head_dim).
         softcap: Bound c > 0 of the scores, c · tanh(score / c); None for none.
 
@@ -108,7 +109,7 @@ def trace(
     *,
     allowed: Tensor | Mask | None = None,
     align: str = "top_left",
-    bias: Tensor | None = None,
+    bias: Tensor | LateBias | None = None,
     scale: float | None = None,
     softcap: float | None = None,
     tile: tuple[int, int] = (_ROWS, _COLS),
@@ -140,7 +141,7 @@ def trace(
 def _steps(call: Call, tile_rows: int, tile_cols: int) -> Iterator[Step]:
     """Check that no gradient is wanted, now and not at the first step, and give the steps."""
     if torch.is_grad_enabled() and any(
-        tensor is not None and tensor.requires_grad for tensor in (call.query, call.key, call.value, call.bias)
+        isinstance(tensor, Tensor) and tensor.requires_grad for tensor in (call.query, call.key, call.value, call.bias)
     ):
         raise Refusal(_NO_GRADIENT)
     return _walk(call, tile_rows, tile_cols)

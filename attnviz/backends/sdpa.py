@@ -13,9 +13,10 @@ from torch.nn.attention import SDPBackend
 
 from attnviz.backends import eager
 from attnviz.backends.base import Backend, CoreOutput, LateCoreOutput
-from attnviz.backends.call import DTYPES, Call, Span, check, cut, group
+from attnviz.backends.call import DTYPES, Call, Span, check, group
 from attnviz.config import Shape
 from attnviz.masks import Mask, tile_state
+from attnviz.score_mods import LateBias
 from attnviz.text import Text
 
 _NAMES = {
@@ -50,7 +51,7 @@ def attend(
     *,
     allowed: Tensor | Mask | None = None,
     align: str = "top_left",
-    bias: Tensor | None = None,
+    bias: Tensor | LateBias | None = None,
     scale: float | None = None,
     softcap: float | None = None,
 ) -> CoreOutput:
@@ -66,7 +67,7 @@ def attend(
         value: [batch, kv_heads, kv_len, value width].
         allowed: Mask, or bool broadcastable to [batch, heads, q_len, kv_len]; True = may attend; None = everything.
         align: Where query 0 of a ``Mask`` stands when q_len ≠ kv_len: ``top_left`` or ``bottom_right``.
-        bias: Float, broadcastable likewise; -inf means "not allowed".
+        bias: Float, broadcastable likewise; -inf means "not allowed". Or a ``LateBias``, asked for block by block.
         scale: Factor of the scores; None means 1/sqrt(head_dim).
         softcap: Bound c > 0 of the scores, c · tanh(score / c); None for none.
 
@@ -90,8 +91,10 @@ def attend(
     if isinstance(allowed, Mask):
         causal = call.bias is None and allowed.is_causal and call.offset == 0
         if not causal:
-            return _in_blocks(call, allowed)
+            return _in_blocks(call)
         mask = None
+    elif isinstance(call.bias, LateBias):
+        return _in_blocks(call)
     else:
         mask = _additive(call, *whole)
     part = _fused(call, query, key, value, mask, causal)
@@ -153,7 +156,7 @@ def _stack(mask: Tensor, heads: int, kv_heads: int, q_len: int) -> Tensor:
 def _additive(call: Call, rows: Span, cols: Span) -> Tensor | None:
     """Give mask and bias of a region as one additive mask with -inf where nothing may be seen, or None."""
     keep = call.keep(rows, cols)
-    bias = None if call.bias is None else cut(call.bias, rows, cols)
+    bias = call.added(rows, cols)
     if keep is None:
         return bias
     opened, shut = _OPEN_SHUT[call.query.dtype]
@@ -170,20 +173,24 @@ def _mark_empty(lse: Tensor, mask: Tensor) -> Tensor:
     return lse.masked_fill(torch.isneginf(mask).all(-1), float("-inf"))
 
 
-def _in_blocks(call: Call, allowed: Mask) -> CoreOutput:
+def _in_blocks(call: Call) -> CoreOutput:
     """Run the fused call on blocks of queries, each over the keys that it can see, without a [q_len, kv_len] matrix."""
-    q_len = call.query.shape[2]
+    known_shape = call.allowed if isinstance(call.allowed, Mask) else None
+    exact = known_shape is not None and known_shape.exact
+    size = _BLOCK_ROWS if known_shape is None or None in known_shape.band else _WINDOW_ROWS
+    if isinstance(call.bias, LateBias):
+        size = min(size, _rows_at_once(call))
     parts: list[_Part] = []
     mask, known = None, None
-    for rows in _row_blocks(q_len, _BLOCK_ROWS if None in allowed.band else _WINDOW_ROWS):
+    for rows in _row_blocks(call.query.shape[2], size):
         cols = call.visible(rows)
         if cols[0] == cols[1]:
             parts.append(_nothing(call, rows))
             continue
         # Two blocks of an exact band with the same size and the same step between first query and first key look alike.
         alike = (rows[1] - rows[0], cols[1] - cols[0], rows[0] - cols[0])
-        if not allowed.exact or call.bias is not None or alike != known:
-            clear = allowed.exact and tile_state(allowed, rows, cols, offset=call.offset) == "full"
+        if not exact or call.bias is not None or alike != known:
+            clear = exact and tile_state(known_shape, rows, cols, offset=call.offset) == "full"
             mask, known = _additive(call._replace(allowed=None) if clear else call, rows, cols), alike
         query = call.query[:, :, rows[0] : rows[1]]
         key, value = call.key[:, :, cols[0] : cols[1]], call.value[:, :, cols[0] : cols[1]]

@@ -110,7 +110,5 @@ def _terms(job: Job, rows: Span, cols: Span) -> Terms:
     if job.score_mod is None:
         return Terms(None, None, 1.0)
     sizes = (job.all_heads, job.query.shape[2], job.key.shape[2])
-    terms = job.score_mod.terms(
-        *sizes, align=job.align, rows=rows, cols=cols, dtype=job.query.dtype, device=job.query.device
-    )
-    return terms if terms.bias is None else terms._replace(bias=terms.bias[:, list(job.heads)])
+    region = {"align": job.align, "rows": rows, "cols": cols, "which": job.heads}
+    return job.score_mod.terms(*sizes, **region, dtype=job.query.dtype, device=job.query.device)

@@ -9,7 +9,7 @@ import numpy as np
 from attnviz import guard, pictures, stages, units
 from attnviz.backends import BACKENDS
 from attnviz.pictures import Picture
-from attnviz.stages import STAGES, Call, Fused
+from attnviz.stages import STAGES, Fused
 from attnviz.text import Refusal, Text
 from attnviz.view import View, settle
 from attnviz.view_run import run
@@ -50,7 +50,7 @@ def _side(view: View, maps: int) -> int:
     """Give the largest side of a main map, so that all maps, their names and the strip stay within one message."""
     settings = _json_bytes((view.text, view.context)) + SETTING_BYTES
     # The route sends the strip along; the page sends its words, and the settings once more, but the strip apart.
-    beside = max(len(STAGES) * (2 * STRIP_SIDE**2 + MAP_BYTES), PAGE_BYTES + settings)
+    beside = max(len(view.stages) * (2 * STRIP_SIDE**2 + MAP_BYTES), PAGE_BYTES + settings)
     names = sum(map(_json_bytes, set(_names(view).values())))
     room = MOST_BYTES - beside - settings - names - maps * MAP_BYTES
     return max(16, min(pictures.MAX_SIDE, int((min(MAIN_CELLS, room // 2) / maps) ** 0.5)))
@@ -73,8 +73,8 @@ def requests(view: View) -> list[pictures.Request]:
     side = _side(view, 1 if average else len(heads))
     main = pictures.Request(view.stage, heads, side, view.reduce, average=average)
     # The largest of many signed values is positive: a thumbnail of them would show one colour.
-    reduces = {key: "mean" if stage.signed else "max" for key, stage in STAGES.items()}
-    return [main, *(pictures.Request(key, (strip_head(view),), STRIP_SIDE, reduces[key]) for key in STAGES)]
+    reduces = {key: "mean" if STAGES[key].signed else "max" for key in view.stages}
+    return [main, *(pictures.Request(key, (strip_head(view),), STRIP_SIDE, reduces[key]) for key in view.stages)]
 
 
 def _axis(view: View, dim: str, span: tuple[int, int], language: str) -> Axis:
@@ -149,7 +149,7 @@ def grids(view: View, language: str) -> dict[str, Grid]:
     head = strip_head(view)
     strip_maps = tuple(
         _maps(view, picture, (key,), (STAGES[key].label.say(language),), language)[0]
-        for key, picture in zip(STAGES, strip, strict=True)
+        for key, picture in zip(view.stages, strip, strict=True)
     )
     return {
         MAIN: Grid(_maps(view, main, map_keys(view), titles, language), caption, _alt(view, main, language)),
@@ -250,18 +250,13 @@ def _region(view: View, params: Mapping[str, str], language: str) -> Grid:
     """Give the main picture of a region, as exact as its size allows."""
     call, ran = run(view)
     whole = requests(view)[0]
-    rows, cols = (_extent(call, view.stage, axis) for axis in (0, 1))
+    rows, cols = call.extent(view.stage)
     asked = pictures.Request(
         whole.stage, whole.heads, whole.max_side, whole.reduce, whole.average,
         _span(params, "rows", rows), _span(params, "cols", cols),
     )  # fmt: skip
     drawn = pictures.draw(call, [asked], ran)
     return Grid(_maps(view, drawn.pictures[0], map_keys(view), map_keys(view), language), "", "")
-
-
-def _extent(call: Call, stage: str, axis: int) -> int:
-    dim = (STAGES[stage].rows, STAGES[stage].cols)[axis]
-    return {"query": call.q_len, "key": call.kv_len, "feature": call.query.shape[-1]}[dim]
 
 
 def cell(params: Mapping[str, str]) -> dict[str, object]:
@@ -274,11 +269,11 @@ def cell(params: Mapping[str, str]) -> dict[str, object]:
     _check_part(params, (MAIN, STRIP))
     strip = params.get("part") == STRIP
     stage = params.get("map", "") if strip else view.stage
-    keys = tuple(STAGES) if strip else map_keys(view)
+    keys = view.stages if strip else map_keys(view)
     if params.get("map") not in keys:
         raise Refusal(_ONE_OF.fill(name="map", options=", ".join(keys), value=repr(params.get("map", "")[:40])))
     call, ran = run(view)
-    row, col = (_index(params, name, _extent(call, stage, axis)) for axis, name in enumerate(("row", "col")))
+    row, col = (_index(params, *each) for each in zip(("row", "col"), call.extent(stage), strict=True))
     heads = (strip_head(view),) if strip else view.drawn_heads if view.head == "mean" else (int(params["map"]),)
     asked = pictures.Request(stage, heads, 1, "max", view.head == "mean" and not strip, (row, row + 1), (col, col + 1))
     picture = pictures.draw(call, [asked], ran).pictures[0]

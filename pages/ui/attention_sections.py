@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from attnviz.settings import mask_knobs
-from attnviz.stages import STAGES
 from pages.ui import attention_picture, attention_row
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
@@ -81,7 +80,7 @@ def picture(panel: Panel, group: Group) -> None:
     with left:
         which, heads = st.columns([4.4, 1])
         with which:
-            panel.control("stage", segmented=True, bare=True)
+            panel.control("stage", options=view.stages, segmented=True, bare=True)
         with heads:
             shown = ["all", *(["mean"] if view.heads > 1 else []), *map(str, range(view.heads))]
             panel.control("head", options=shown, bare=True)
@@ -134,5 +133,5 @@ def _select(panel: Panel, chosen: Mapping[str, object] | None) -> None:
 
 def _enlarge(panel: Panel, chosen: Mapping[str, object] | None) -> None:
     """Make the stage that was clicked in the strip the large picture."""
-    if chosen is not None and chosen.get("map") in STAGES:
+    if chosen is not None and chosen.get("map") in panel.settled.view.stages:
         panel.set("stage", str(chosen["map"]))
