@@ -20,6 +20,12 @@ MOST_FLOPS: Mapping[str, float] = MappingProxyType({"cpu": 1.5e11, "mps": 3e12, 
 SCORE_FLOPS = 128.0
 # Bytes that hashing takes for each score, of a mask that is drawn for each head or of dropout.
 HASH_BYTES = 16
+# Bytes for each entry of the sines and cosines that are added to tokens, while they are made in float64.
+WAVE_BYTES = 24
+# Cells of scores that a fused call holds at once where its kernel lacks a step and plain operations stand in.
+PLAIN_CELLS = 2**22
+# Queries, and keys, of one of our own tiles.
+TILE = 256
 # Backends ask a mask for about so many cells at a time.
 GRID_PIECE = 2**20
 
@@ -73,6 +79,7 @@ def predict(view: View) -> Prediction:
     taken = 4 * tokens * WIDTH + entries * (4 if size == 4 else 4 + size)
     matrix = 4 * WIDTH * view.heads * view.d_k
     matrices = 2 * matrix + 2 * (matrix // view.heads) * view.kv_heads
+    extra, turning = _positions(view, size, tokens)
     is_fused = view.backend != "eager"
     mask = view.build_mask()
     drawn = len(view.drawn_heads)
@@ -80,11 +87,12 @@ def predict(view: View) -> Prediction:
     rows = max(1, min(view.length, BLOCK_SCORES // (drawn * view.key_length)))
     # QKᵀ, scaled scores and weights, pooled in float32 at once; those of a fused kernel are worked out in float32.
     score = 3 * (max(4, size) if is_fused else size) + 8
+    score += 0 if view.score_mod == "none" else max(4, size) if is_fused else size
     score += HASH_BYTES if view.dropout > 0 or mask.per_head else 0
     flops = 4.0 * pairs * view.d_k * (drawn + (view.heads if is_fused else 0))
     return Prediction(
-        making=matrices + max(2 * matrix, taken),
-        inputs=taken,
+        making=max(matrices + max(2 * matrix, taken), taken + turning),
+        inputs=taken + extra,
         calling=_calling(view, mask, size) if is_fused else 0,
         kept=view.heads * view.length * (view.d_k * size + 4) if is_fused else 0,
         block=rows * view.key_length * (drawn * score + 1),
@@ -94,13 +102,45 @@ def predict(view: View) -> Prediction:
     )
 
 
+def _positions(view: View, size: int, tokens: int) -> tuple[int, int]:
+    """Predict what a position encoding keeps beside the inputs, and what it takes beside them while it works."""
+    position = view.build_position()
+    if position is None:
+        return 0, 0
+    if position.waves is not None:
+        return 4 * view.length * WIDTH, WAVE_BYTES * tokens * WIDTH
+    # Query and key as they were stay for the picture; each is turned in float32, in halves that are put together.
+    queries, keys = view.heads * view.length * view.d_k, view.kv_heads * view.key_length * view.d_k
+    return size * (queries + keys), 4 * (queries + keys + 3 * max(queries, keys))
+
+
 def _calling(view: View, mask: Mask, size: int) -> int:
     """Predict what a fused call allocates at its peak, the grid of a mask that its kernel needs spread out included."""
     shape = config.Shape(1, view.heads, view.kv_heads, view.length, view.key_length, view.d_k)
     is_spread = view.backend == "sdpa" and not mask.exact
     cells = view.length * view.key_length * (view.heads if mask.per_head else 1)
     hashed = min(cells, GRID_PIECE) * 2 * HASH_BYTES if mask.per_head else 0
-    return BACKENDS[view.backend].peak_bytes(shape, size, is_spread) + hashed + (cells if is_spread else 0)
+    return (
+        BACKENDS[view.backend].peak_bytes(shape, size, is_spread)
+        + hashed
+        + (cells if is_spread else 0)
+        + _changing(view, size)
+    )
+
+
+def _changing(view: View, size: int) -> int:
+    """Predict what a fused call takes to change scores: a block of its bias, or of scores capped step by step."""
+    mod = view.build_score_mod()
+    if mod is None:
+        return 0
+    if view.backend == "flash":
+        cells = view.heads * min(TILE, view.length) * min(TILE, view.key_length)
+        return cells * (2 * size + 5) if mod.bias is not None else 0
+    cells = min(max(PLAIN_CELLS, view.heads * view.key_length), view.heads * view.length * view.key_length)
+    if mod.softcap is not None:
+        # Scores, weights, the masked scores between them and a step's result; the output in parts and joined.
+        return cells * (4 * size + 1) + view.heads * view.length * view.d_k * size
+    return cells * 2 * size if mod.bias is not None else 0
 
 
 def check(view: View, free_bytes: int | None = None) -> Prediction:

@@ -83,9 +83,7 @@ class PositionKind:
 
     def read(self, **settings: Any) -> dict[str, Any]:
         """Give the checked value of every knob, see ``build``."""
-        checked = {
-            knob.name: knob.parse(settings.pop(knob.name, knob.default)) for knob in self.knobs
-        }
+        checked = {knob.name: knob.parse(settings.pop(knob.name, knob.default)) for knob in self.knobs}
         if settings:
             raise ValueError(f"{self.key} has no setting {', '.join(settings)}")
         return checked
@@ -191,7 +189,8 @@ _BASE = Number(
     Text("A larger base turns the slow pairs more slowly.", "基数越大，慢的分量转得越慢。"),
     low=2.0,
     high=1e8,
-    step=1.0,
+    slider_high=20000.0,
+    step=2.0,
 )
 
 POSITIONS: Registry[PositionKind] = Registry(

@@ -18,6 +18,7 @@ from attnviz.stage_list import STAGES, present
 BLOCK_SCORES = 2**21
 VALUE, MASKED, NO_KEY = 0, 1, 2
 
+
 @dataclass(frozen=True)
 class Call:
     """Hold everything one attention call depends on.
@@ -216,18 +217,7 @@ def rows_of(call: Call, heads: Sequence[int], start: int, stop: int, ran: Fused 
     query, key, value = call.of_heads(heads)
     query = query[:, :, start:stop]
     group = query.shape[1] // key.shape[1]
-    allowed = block(
-        call.mask,
-        (start, stop),
-        (0, call.kv_len),
-        q_len=call.q_len,
-        kv_len=call.kv_len,
-        align=call.align,
-        heads=call.heads,
-        device=query.device,
-    )
-    if allowed.shape[1] > 1:
-        allowed = allowed[:, list(heads)]
+    allowed = _allowed(call, heads, start, stop)
     synchronize(query.device)
     begun = time.perf_counter()
     bias, softcap, factor = call.terms(heads, start, stop)
@@ -251,8 +241,34 @@ def rows_of(call: Call, heads: Sequence[int], start: int, stop: int, ran: Fused 
     synchronize(query.device)
     seconds = time.perf_counter() - begun
     return Rows(
-        start, stop, query, key, changed, weights, output, allowed, seconds, call.factor, bias, call.score_mod is not None
+        start,
+        stop,
+        query,
+        key,
+        changed,
+        weights,
+        output,
+        allowed,
+        seconds,
+        call.factor,
+        bias,
+        call.score_mod is not None,
     )
+
+
+def _allowed(call: Call, heads: Sequence[int], start: int, stop: int) -> Tensor:
+    """Give who may attend to whom in some rows, bool ``[1, 1 | heads, rows, kv_len]``."""
+    allowed = block(
+        call.mask,
+        (start, stop),
+        (0, call.kv_len),
+        q_len=call.q_len,
+        kv_len=call.kv_len,
+        align=call.align,
+        heads=call.heads,
+        device=call.query.device,
+    )
+    return allowed[:, list(heads)] if allowed.shape[1] > 1 else allowed
 
 
 def product(query: Tensor, key: Tensor) -> Tensor:

@@ -68,8 +68,8 @@ def make_call(view: View) -> Call:
     """
     # Without positions the alignment changes no tensor, so it must not keep a view from finding them.
     start = 0 if view.position == "none" else offset(view.length, view.key_length, view.align)
-    names = _Source._fields[:-1]
-    source = _Source(*(getattr(view, name) for name in names), start)
+    own = {name: getattr(view, name) for name in _Source._fields if name != "start"}
+    source = _Source(**own, start=start)
     entries = (view.heads * view.length + 2 * view.kv_heads * view.key_length) * view.d_k
     tensors = (_tensors if entries <= KEPT_ENTRIES else _tensors.__wrapped__)(source)
     return Call(

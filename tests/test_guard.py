@@ -27,6 +27,20 @@ VIEWS = {
     "mask per head, fused": {"length": "1024", "mask": "random_block", "backend": "sdpa"},
     "mask spread out": {"length": "2048", "mask": "padding", "lengths": "2000", "backend": "sdpa", "head": "0"},
     "wide projections": {"length": "16", "d_k": "512", "heads": "32"},
+    "bias": {"length": "1024", "score_mod": "alibi"},
+    "bias, one of many heads": {"length": "2048", "score_mod": "t5_bias", "heads": "16", "d_k": "8", "head": "0"},
+    "bias, fused": {
+        "length": "2048", "score_mod": "alibi", "heads": "16", "d_k": "8", "head": "0", "backend": "sdpa",
+    },
+    "bias, tiled": {
+        "length": "2048", "score_mod": "alibi", "heads": "16", "d_k": "8", "head": "0", "backend": "flash",
+    },
+    "cap": {"length": "1024", "score_mod": "softcap"},
+    "cap, fused": {"length": "4096", "score_mod": "softcap", "heads": "2", "d_k": "16", "backend": "sdpa"},
+    "cap, half, tiled": {"length": "1024", "score_mod": "softcap", "dtype": "float16", "backend": "flash"},
+    "rotated": {"length": "2048", "position": "rope", "heads": "16", "head": "0"},
+    "rotated, many heads": {"length": "256", "position": "rope", "heads": "64", "d_k": "256", "head": "0"},
+    "waves": {"length": "64", "position": "sinusoidal", "attention": "cross", "key_length": "4096"},
     "cross": {"length": "64", "attention": "cross", "key_length": "4096"},
 }  # fmt: skip
 

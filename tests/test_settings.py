@@ -9,14 +9,24 @@ from attnviz import config, inputs
 from attnviz.backends import BACKENDS
 from attnviz.knobs import Choice, Integer, Number
 from attnviz.masks import MASKS
-from attnviz.settings import D_K_STOPS, KNOBS, LENGTH_STOPS, MOST_HEADS, every_name, mask_knobs
-from attnviz.stages import STAGES
+from attnviz.positions import POSITIONS
+from attnviz.score_mods import SCORE_MODS
+from attnviz.settings import D_K_STOPS, KNOBS, LENGTH_STOPS, MOST_HEADS, OWNERS, every_name, mask_knobs, own_knobs
+from attnviz.stage_list import STAGES
 from attnviz.text import LANGUAGES, Refusal
 
 
 @pytest.mark.parametrize(
     ("name", "registry"),
-    [("mask", MASKS), ("backend", BACKENDS), ("stage", STAGES), ("input", inputs.INPUTS), ("dtype", config.DTYPES)],
+    [
+        ("position", POSITIONS),
+        ("score_mod", SCORE_MODS),
+        ("mask", MASKS),
+        ("backend", BACKENDS),
+        ("stage", STAGES),
+        ("input", inputs.INPUTS),
+        ("dtype", config.DTYPES),
+    ],
 )
 def test_a_choice_offers_every_entry_in_order(name, registry):
     knob = KNOBS[name]
@@ -94,6 +104,14 @@ def test_knobs_of_a_mask_never_hide_those_of_the_page(mask):
     assert [knob.name for knob in knobs.values()] == [knob.name for knob in MASKS[mask].knobs]
     assert all(name == (f"mask_{knob.name}" if knob.name in KNOBS else knob.name) for name, knob in knobs.items())
     assert set(knobs) <= every_name()
+
+
+def test_no_two_entries_of_different_choices_share_a_name():
+    names = {choice: {name for key in entries for name in own_knobs(choice, key)} for choice, entries in OWNERS.items()}
+    for one in names:
+        for other in names:
+            assert one == other or not names[one] & names[other]
+    assert "score_mod_seed" in names["score_mod"] and "base" in names["position"]
 
 
 def test_names_are_plain_words_of_a_link():

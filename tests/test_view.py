@@ -11,7 +11,9 @@ from attnviz.backends import BACKENDS
 from attnviz.census import census, row_detail
 from attnviz.knobs import Choice, Flag, Integer, Lengths, Number
 from attnviz.masks import MASKS, Mask
-from attnviz.settings import KNOBS, every_name, mask_knobs
+from attnviz.positions import POSITIONS
+from attnviz.score_mods import SCORE_MODS
+from attnviz.settings import KNOBS, OWNERS, every_name, mask_knobs, own_knobs
 from attnviz.stages import fused
 from attnviz.text import LANGUAGES
 from attnviz.view import View, repeat, settle, variant_key
@@ -37,8 +39,9 @@ def test_no_settings_at_all_are_the_defaults():
 
 @pytest.mark.parametrize("name", sorted(every_name()))
 def test_any_value_gives_a_view_and_at_most_one_sentence(name):
-    mask = next((mask for mask in MASKS if name in mask_knobs(mask)), None)
-    around = {} if mask is None else {"mask": mask}
+    around = next(
+        ({choice: key} for choice, keys in OWNERS.items() for key in keys if name in own_knobs(choice, key)), {}
+    )
     for value in HOSTILE_VALUES:
         settled = settle(around | {name: value})
         assert isinstance(settled.view, View)
@@ -49,7 +52,7 @@ def test_any_value_gives_a_view_and_at_most_one_sentence(name):
             for language in LANGUAGES:
                 assert len(text.say(language)) < 400  # the heads are 64 options
         for text in settled.problems:
-            assert name.removeprefix("mask_") in text.en
+            assert name.removeprefix("mask_").removeprefix("score_mod_") in text.en
         again = settle(settled.link())
         assert not again.problems
         assert again.view == settled.view
@@ -77,8 +80,10 @@ def random_settings(seed: int) -> dict[str, str]:
     draw = random.Random(seed)
     heads = draw.choice((1, 2, 3, 6, 8))
     mask = draw.choice(list(MASKS))
-    given = {"heads": str(heads), "mask": mask}
-    for name, knob in (KNOBS | mask_knobs(mask)).items():
+    position, score_mod = draw.choice(list(POSITIONS)), draw.choice(list(SCORE_MODS))
+    given = {"heads": str(heads), "mask": mask, "position": position, "score_mod": score_mod}
+    own = mask_knobs(mask) | own_knobs("position", position) | own_knobs("score_mod", score_mod)
+    for name, knob in (KNOBS | own).items():
         if name in given or draw.random() < 0.4:
             continue
         if isinstance(knob, Choice):

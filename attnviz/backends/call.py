@@ -211,9 +211,7 @@ def _check_allowed(allowed: Tensor | Mask | None, shape: tuple[int, ...]) -> Ten
     return _four_axes("allowed", allowed, shape)
 
 
-def _check_bias(
-    bias: Tensor | LateBias | None, shape: tuple[int, ...], dtype: torch.dtype
-) -> Tensor | LateBias | None:
+def _check_bias(bias: Tensor | LateBias | None, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor | LateBias | None:
     """Check the bias; give it four axes and the dtype of the scores, or leave it where it is made region by region."""
     if bias is None or isinstance(bias, LateBias):
         return bias

@@ -86,17 +86,11 @@ def attend(
     if softcap is not None:
         return _capped(call)
     allowed = call.allowed
-    whole = (0, query.shape[2]), (0, key.shape[2])
-    causal = False
-    if isinstance(allowed, Mask):
-        causal = call.bias is None and allowed.is_causal and call.offset == 0
-        if not causal:
-            return _in_blocks(call)
-        mask = None
-    elif isinstance(call.bias, LateBias):
+    is_rule = isinstance(allowed, Mask)
+    causal = is_rule and call.bias is None and allowed.is_causal and call.offset == 0
+    if not causal and (is_rule or isinstance(call.bias, LateBias)):
         return _in_blocks(call)
-    else:
-        mask = _additive(call, *whole)
+    mask = None if causal else _additive(call, (0, query.shape[2]), (0, key.shape[2]))
     part = _fused(call, query, key, value, mask, causal)
     if part.logsumexp is None:
         return LateCoreOutput(part.output, part.kernel, lambda: _statistics(call))
@@ -175,9 +169,8 @@ def _mark_empty(lse: Tensor, mask: Tensor) -> Tensor:
 
 def _in_blocks(call: Call) -> CoreOutput:
     """Run the fused call on blocks of queries, each over the keys that it can see, without a [q_len, kv_len] matrix."""
-    known_shape = call.allowed if isinstance(call.allowed, Mask) else None
-    exact = known_shape is not None and known_shape.exact
-    size = _BLOCK_ROWS if known_shape is None or None in known_shape.band else _WINDOW_ROWS
+    rule = call.allowed if isinstance(call.allowed, Mask) else None
+    size = _BLOCK_ROWS if rule is None or None in rule.band else _WINDOW_ROWS
     if isinstance(call.bias, LateBias):
         size = min(size, _rows_at_once(call))
     parts: list[_Part] = []
@@ -189,8 +182,8 @@ def _in_blocks(call: Call) -> CoreOutput:
             continue
         # Two blocks of an exact band with the same size and the same step between first query and first key look alike.
         alike = (rows[1] - rows[0], cols[1] - cols[0], rows[0] - cols[0])
-        if not exact or call.bias is not None or alike != known:
-            clear = exact and tile_state(known_shape, rows, cols, offset=call.offset) == "full"
+        if rule is None or not rule.exact or call.bias is not None or alike != known:
+            clear = rule is not None and rule.exact and tile_state(rule, rows, cols, offset=call.offset) == "full"
             mask, known = _additive(call._replace(allowed=None) if clear else call, rows, cols), alike
         query = call.query[:, :, rows[0] : rows[1]]
         key, value = call.key[:, :, cols[0] : cols[1]], call.value[:, :, cols[0] : cols[1]]

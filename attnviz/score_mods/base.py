@@ -138,9 +138,7 @@ class ScoreModKind:
 
     def read(self, **settings: Any) -> dict[str, Any]:
         """Give the checked value of every knob, see ``build``."""
-        checked = {
-            knob.name: knob.parse(settings.pop(knob.name, knob.default)) for knob in self.knobs
-        }
+        checked = {knob.name: knob.parse(settings.pop(knob.name, knob.default)) for knob in self.knobs}
         if settings:
             raise ValueError(f"{self.key} has no setting {', '.join(settings)}")
         return checked

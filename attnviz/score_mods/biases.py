@@ -97,6 +97,7 @@ def t5_code(buckets: int, max_distance: int, bidirectional: bool, seed: int) -> 
     return (
         f"away = {away}  # near distances have a bucket each, far ones share them\n"
         f"{bucket}"
-        f"tables = [torch.randn(128, generator=torch.Generator().manual_seed({seed * 1009} + h)) for h in range(heads)]\n"
+        f"seeds = range({seed * 1009}, {seed * 1009} + heads)\n"
+        "tables = [torch.randn(128, generator=torch.Generator().manual_seed(each)) for each in seeds]\n"
         "bias = torch.stack(tables)[:, bucket]  # a trained model learns this table; here it is random\n"
     )

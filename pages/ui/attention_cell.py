@@ -134,22 +134,47 @@ def _products(panel: Panel, worked: Cell) -> None:
     else:
         st.markdown(panel.title("cell.product_largest", shown=MOST_PRODUCTS, count=count))
         shown = worked.largest(MOST_PRODUCTS)
-    rows = [(str(p.dimension), plain(p.query), plain(p.key), plain(p.product)) for p in shown]
+    turned = shown[0].unturned is not None
+    rows = [(str(p.dimension), *map(plain, (*(p.unturned or ()), p.query, p.key, p.product))) for p in shown]
+    gap = ["…"] * (4 if turned else 2)
     if count > len(shown):
         rest = worked.score - math.fsum(p.product for p in shown)
-        rows.append((panel.title("cell.more", count=count - len(shown)), "…", "…", plain(rest)))
-    rows.append((f"**{panel.title('cell.sum')}**", "", "", f"**{plain(worked.score)}**"))
-    _table(["$i$", "$q_i$", "$k_i$", r"$q_i \cdot k_i$"], rows, "rrrr")
+        rows.append((panel.title("cell.more", count=count - len(shown)), *gap, plain(rest)))
+    rows.append((f"**{panel.title('cell.sum')}**", *("" for _ in gap), f"**{plain(worked.score)}**"))
+    if turned:
+        _table(["$i$", "$q_i$", "$k_i$", "$q'_i$", "$k'_i$", r"$q'_i \cdot k'_i$"], rows, "rrrrrr")
+        st.caption(panel.title("cell.turned"))
+    else:
+        _table(["$i$", "$q_i$", "$k_i$", r"$q_i \cdot k_i$"], rows, "rrrr")
+
+
+def _changes(panel: Panel, worked: Cell) -> list[tuple[str, str, str]]:
+    """Show what a score modification does to the scaled score, one line for each step."""
+    rows, before = [], worked.scaled
+    for change in worked.changes:
+        score, amount = formula(before), formula(change.amount, behind=True)
+        how = {
+            "factor": rf"${score} \,/\, {formula(1 / change.amount)}$",
+            "cap": rf"${amount} \tanh({score} \,/\, {amount})$",
+            "bias": f"${score} + {amount}$",
+        }
+        rows.append((panel.title(f"cell.{change.kind}"), how[change.kind], plain(change.result)))
+        before = change.result
+    return rows
 
 
 def _steps(panel: Panel, worked: Cell) -> None:
     """Show the way from the score to the weight, one line for each step."""
     say = panel.title
     st.markdown(say("cell.softmax"))
-    scaled, score = formula(worked.scaled), formula(worked.score)
+    final, score = formula(worked.final), formula(worked.score)
+    scale = rf"${score} \times {formula(worked.scale, behind=True)}$"
+    # The letter stands where the score that enters the softmax is reached.
+    ready = [(say("cell.scaled"), scale, plain(worked.scaled)), *_changes(panel, worked)]
+    ready[-1] = (f"{ready[-1][0]} $s$", *ready[-1][1:])
     rows = [
         (f"{say('cell.score')} $q \\cdot k$", say("cell.score_from", count=len(worked.products)), plain(worked.score)),
-        (f"{say('cell.scaled')} $s$", rf"${score} \times {formula(worked.scale)}$", plain(worked.scaled)),
+        *ready,
         (
             say("cell.mask"),
             say("cell.kept" if worked.allowed else "cell.masked"),
@@ -161,7 +186,7 @@ def _steps(panel: Panel, worked: Cell) -> None:
     else:
         where = _place(panel, panel.settled.view, "key", worked.maximum_key)
         from_keys = say("cell.maximum_from", count=worked.keys_seen, target=where)
-        power = rf"$e^{{{scaled} - {formula(worked.row_maximum, behind=True)}}}$"
+        power = rf"$e^{{{final} - {formula(worked.row_maximum, behind=True)}}}$"
         share = rf"${formula(worked.exponent)} \,/\, {formula(worked.row_sum)}$"
         rows += [
             (f"{say('cell.maximum')} $m$", from_keys, plain(worked.row_maximum)),

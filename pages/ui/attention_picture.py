@@ -13,6 +13,7 @@ from attnviz.stages import STAGES, Fused
 from attnviz.text import Refusal, Text
 from attnviz.view import View, settle
 from attnviz.view_run import run
+from pages.ui import attention_rules
 from pages.ui.heatmap.frame import MOST_BYTES, Axis, Grid, Map, pack
 from pages.ui.translate import say
 
@@ -174,7 +175,7 @@ def _caption(view: View, ran: Fused | None, drawn: pictures.Drawn, language: str
         seconds=units.seconds(drawn.seconds),
         bytes=units.binary_bytes(prediction.total),
         blocks=drawn.blocks,
-    )
+    ) + "".join(f" · {label}" for label in attention_rules.labels(view, language))
 
 
 def _alt(view: View, picture: Picture, language: str) -> str:

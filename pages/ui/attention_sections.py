@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from attnviz.settings import mask_knobs
-from pages.ui import attention_picture, attention_row
+from pages.ui import attention_picture, attention_row, attention_rules
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.heatmap import heatmap
@@ -34,6 +34,7 @@ def side_controls(panel: Panel) -> None:
                 panel.control(name)
         if view.length != view.key_length:
             panel.control("align")
+        attention_rules.controls(panel)
         st.subheader(panel.title("group.score"), anchor=False)
         panel.control("scale")
         panel.control("dropout")
@@ -53,6 +54,7 @@ def live_controls(panel: Panel, group: Group) -> None:
     names = ["length", *(["key_length"] if view.attention == "cross" else []), "d_k", "heads", "kv_heads"]
     names += ["window"] if "window" in knobs else []
     names += ["scale_value"] if view.scale == "custom" else []
+    names += attention_rules.live_names(view)
     # More than four in a row leave no room for their names.
     for first in range(0, len(names), 4):
         for column, name in zip(st.columns(4), names[first : first + 4], strict=False):

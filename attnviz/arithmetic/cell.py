@@ -1,18 +1,13 @@
-"""The arithmetic of one cell, number by number, and the shapes that a view's tensors pass through."""
+"""The arithmetic of one cell, number by number."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from attnviz import view_run
-from attnviz.backends import BACKENDS
 from attnviz.stages import Call, Fused, keep, rows_of
-from attnviz.variants import VARIANTS
-from attnviz.view import View
 
 # Keys widened to float64 at once: 2^20 entries are 8 MiB.
 _PART_ENTRIES = 2**20
@@ -20,12 +15,22 @@ _PART_ENTRIES = 2**20
 
 @dataclass(frozen=True)
 class Product:
-    """Hold one dimension of the dot product: q_i, k_i and q_i · k_i."""
+    """Hold one dimension of the dot product: q_i, k_i and q_i · k_i; and both before a rotation, if there is one."""
 
     dimension: int
     query: float
     key: float
     product: float
+    unturned: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """Hold one step of a score modification: ``factor``, ``cap`` or ``bias``, its amount, and the score after it."""
+
+    kind: str
+    amount: float
+    result: float
 
 
 @dataclass(frozen=True)
@@ -66,11 +71,12 @@ class Cell:
         score: Their sum, q · k.
         scale: What the scores are multiplied by.
         scaled: ``score * scale``.
+        changes: What a score modification then does to it, step by step.
         allowed: Whether the query may attend to this key.
         keys_seen: Number of keys that the query may attend to.
-        row_maximum: Largest scaled score among them; None when there is none.
+        row_maximum: Largest final score among them; None when there is none.
         maximum_key: Key that has it (the first); None when there is none.
-        exponent: exp(scaled − row_maximum), 0 for a masked key.
+        exponent: exp(final − row_maximum), 0 for a masked key.
         row_sum: Sum of the exponents of the row.
         weight: ``exponent / row_sum`` as softmax gives it, 0 for a masked key.
         dropout_factor: What dropout multiplies the weight by, 0 or 1/(1 − p); None without dropout.
@@ -87,6 +93,7 @@ class Cell:
     score: float
     scale: float
     scaled: float
+    changes: tuple[Change, ...]
     allowed: bool
     keys_seen: int
     row_maximum: float | None
@@ -98,6 +105,11 @@ class Cell:
     output: tuple[OutputTerm, ...]
     value_width: int
     drawn: Drawn
+
+    @property
+    def final(self) -> float:
+        """The score that enters the softmax."""
+        return self.changes[-1].result if self.changes else self.scaled
 
     @property
     def share(self) -> float:
@@ -136,7 +148,8 @@ def cell(call: Call, head: int, query: int, key: int, ran: Fused | None = None, 
     products = query_vector * key_vector
     scores = _scores(query_vector, call.key[0, kv_head])
     scores[key] = products.sum()
-    row = _softmax(scores * call.factor, allowed)
+    changes = _changes(call, head, query, scores * call.factor)
+    row = _softmax(changes[-1].row if changes else scores * call.factor, allowed)
     factors = None
     if call.dropout > 0.0:
         factors = _wide(keep(call, (head,), query, query + 1)[0, 0, 0]) / (1.0 - call.dropout)
@@ -146,12 +159,11 @@ def cell(call: Call, head: int, query: int, key: int, ran: Fused | None = None, 
         kv_head=kv_head,
         query=query,
         key=key,
-        products=tuple(
-            map(Product, range(len(products)), query_vector.tolist(), key_vector.tolist(), products.tolist())
-        ),
+        products=_products(call, head, query, key, query_vector, key_vector),
         score=float(scores[key]),
         scale=call.factor,
         scaled=float(scores[key]) * call.factor,
+        changes=tuple(Change(step.kind, float(step.amount[key]), float(step.row[key])) for step in changes),
         allowed=bool(allowed[key]),
         keys_seen=int(allowed.sum()),
         row_maximum=row.maximum,
@@ -168,6 +180,44 @@ def cell(call: Call, head: int, query: int, key: int, ran: Fused | None = None, 
             tuple(rows.output[0, 0, 0, :values].tolist()),
         ),
     )
+
+
+def _products(
+    call: Call, head: int, query: int, key: int, query_vector: Tensor, key_vector: Tensor
+) -> tuple[Product, ...]:
+    """Give the dot product dimension by dimension."""
+    columns = [range(len(query_vector)), query_vector.tolist(), key_vector.tolist()]
+    columns.append((query_vector * key_vector).tolist())
+    if call.unturned is not None:
+        group = call.heads // call.key.shape[1]
+        before = _wide(call.unturned[0][0, head, query]), _wide(call.unturned[1][0, head // group, key])
+        columns.append(list(zip(before[0].tolist(), before[1].tolist(), strict=True)))
+    return tuple(map(Product, *columns))
+
+
+class _Step(NamedTuple):
+    """Hold one step of a score modification for a whole row."""
+
+    kind: str
+    amount: Tensor
+    row: Tensor
+
+
+def _changes(call: Call, head: int, query: int, row: Tensor) -> list[_Step]:
+    """Give what the score modification does to a row of scaled scores: factor, cap, bias, in this order."""
+    bias, softcap, factor = call.terms((head,), query, query + 1)
+    steps = []
+    if factor != 1.0:
+        row = row * factor
+        steps.append(_Step("factor", torch.full_like(row, factor), row))
+    if softcap is not None:
+        row = softcap * torch.tanh(row / softcap)
+        steps.append(_Step("cap", torch.full_like(row, softcap), row))
+    if bias is not None:
+        added = _wide(bias[0, 0, 0])
+        row = row + added
+        steps.append(_Step("bias", added, row))
+    return steps
 
 
 class _Softmax(NamedTuple):
@@ -215,63 +265,3 @@ def _output(shares: Tensor, values: Tensor, key: int) -> tuple[OutputTerm, ...]:
             terms.sum(0).tolist(),
         )
     )
-
-
-@dataclass(frozen=True)
-class Entry:
-    """Hold one line of the ledger.
-
-    Args:
-        step: Key of the step: ``tokens``, ``context``, ``projection``, ``split``, ``scores``, ``weights``, ``mix``,
-            ``merge`` or ``out``.
-        name: What the tensor is called, in LaTeX.
-        shape: Its size on each axis.
-        axes: What each axis counts: ``batch``, ``length``, ``queries``, ``keys``, ``width``, ``heads``, ``kv_heads``
-            or ``d_k``, or two of them that are one axis. ``length`` is both queries and keys.
-    """
-
-    step: str
-    name: str
-    shape: tuple[int, ...]
-    axes: tuple[str, ...]
-
-
-def ledger(view: View) -> tuple[Entry, ...]:
-    """List the shape of every tensor from the token vectors to the layer's output; the worked example has no layer.
-
-    Query, key and value are the view's own. The rest is the same code run once more on torch's meta device, where
-    tensors have a shape and no numbers: nothing as large as queries × keys is allocated.
-
-    Args:
-        view: A settled view that passed ``guard.check``.
-    """
-    call, config = view_run.make_call(view), view_run.make_config(view)
-    variant, cross = VARIANTS[view.variant], view.attention == "cross"
-    query, key, value = (tensor.to("meta") for tensor in (call.query, call.key, call.value))
-    core = BACKENDS["eager"].attend(query, key, value, scale=call.scale)
-    assert core.scores is not None and core.weights is not None
-    matrices = {name: torch.empty(size, device="meta") for name, size in variant.matrices(config).items()}
-    tokens = torch.empty(1, view.length, config.hidden_size, device="meta")
-    context = torch.empty(1, view.key_length, config.hidden_size, device="meta") if cross else tokens
-    merged = core.output.transpose(1, 2).flatten(2).to(torch.float32)
-    side, own, other = ("y", "queries", "keys") if cross else ("x", "length", "length")
-    q_axes, kv_axes = ("batch", "heads", "queries", "d_k"), ("batch", "kv_heads", "keys", "d_k")
-    pairs = ("batch", "heads", "queries", "keys")
-    lines: Sequence[tuple[str, str, Tensor, tuple[str, ...]]] = (
-        ("tokens", "x", tokens, ("batch", own, "width")),
-        *((("context", "y", context, ("batch", other, "width")),) if cross else ()),
-        ("projection", "x W_Q", tokens @ matrices["query"], ("batch", own, "heads · d_k")),
-        ("projection", f"{side} W_K", context @ matrices["key"], ("batch", other, "kv_heads · d_k")),
-        ("projection", f"{side} W_V", context @ matrices["value"], ("batch", other, "kv_heads · d_k")),
-        ("split", "Q", call.query, q_axes),
-        ("split", "K", call.key, kv_axes),
-        ("split", "V", call.value, kv_axes),
-        ("scores", r"Q K^\top", core.scores, pairs),
-        ("weights", "A", core.weights, pairs),
-        ("mix", "A V", core.output, q_axes),
-        ("merge", "C", merged, ("batch", own, "heads · d_k")),
-        ("out", "C W_O", merged @ matrices["output"], ("batch", own, "width")),
-    )
-    # The worked example's queries, keys and values are given, not projected.
-    left_out = ("tokens", "context", "projection", "out") if view.input == "worked" else ()
-    return tuple(Entry(step, name, tuple(t.shape), axes) for step, name, t, axes in lines if step not in left_out)

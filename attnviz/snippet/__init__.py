@@ -1,0 +1,5 @@
+"""Views as scripts of plain PyTorch."""
+
+from attnviz.snippet.script import attention_snippet
+
+__all__ = ["attention_snippet"]

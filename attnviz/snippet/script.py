@@ -1,0 +1,167 @@
+"""One view as a script of plain PyTorch: the same numbers, and nothing of attnviz in it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from attnviz.config import dtype_size
+from attnviz.knobs import Value
+from attnviz.masks import MASKS, MaskKind, offset
+from attnviz.positions import POSITIONS
+from attnviz.score_mods import SCORE_MODS, ScoreModKind
+from attnviz.snippet import cores
+from attnviz.snippet.tensors import tensors
+from attnviz.text import Refusal, Text
+from attnviz.variants.grouped import GroupedConfig
+
+_BACKEND = Text(
+    "backend must be one of {options} for a snippet, got {value!r}.",
+    "代码片段的 backend 应为以下之一：{options}，收到的是 {value!r}。",
+)
+
+
+K = TypeVar("K", MaskKind, ScoreModKind)
+
+
+@dataclass(frozen=True)
+class _Chosen(Generic[K]):
+    """Hold an entry of a registry with the checked value of each of its knobs."""
+
+    kind: K
+    settings: Mapping[str, Value]
+
+
+def attention_snippet(
+    config: GroupedConfig,
+    *,
+    seed: int,
+    q_len: int,
+    kv_len: int,
+    tokens: Sequence[str] | None = None,
+    context: Sequence[str] | None = None,
+    cross: bool = False,
+    worked: bool = False,
+    mask: str = "full",
+    mask_settings: Mapping[str, Value] | None = None,
+    align: str = "top_left",
+    scale: float | None = None,
+    position: str = "none",
+    position_settings: Mapping[str, Value] | None = None,
+    score_mod: str = "none",
+    score_mod_settings: Mapping[str, Value] | None = None,
+    backend: str = "eager",
+    dtype: str = "float32",
+    dropout: float = 0.0,
+) -> str:
+    """Give a script that imports torch alone and leaves the view's tensors: ``q, k, v``, ``output`` and its steps.
+
+    Args:
+        config: Sizes of the layer.
+        seed: Seed of tokens and weights.
+        q_len: Number of queries.
+        kv_len: Number of keys.
+        tokens: The tokens that ask, ``q_len`` of them; None is random normal input.
+        context: The tokens attended to in cross attention; None is random normal input.
+        cross: The keys come from other tokens than the queries.
+        worked: Queries, keys and values are small whole numbers, made without tokens.
+        mask: Key of ``MASKS``.
+        mask_settings: Values of its knobs; those not given take their default.
+        align: ``top_left`` or ``bottom_right``.
+        scale: Factor of the scores; None means 1/sqrt(head_dim).
+        position: Key of ``POSITIONS``; a query stands where ``align`` puts it.
+        position_settings: Values of its knobs.
+        score_mod: Key of ``SCORE_MODS``.
+        score_mod_settings: Values of its knobs.
+        backend: ``eager``, ``sdpa`` or ``flash``; with dropout the steps are written out whatever it is.
+        dtype: Type that queries, keys and values are turned into, by torch's name.
+        dropout: Share of the weights set to zero, by a hash of seed, head, query and key.
+
+    Returns:
+        The script; its ``output`` is ``[1, heads, q_len, head_dim]``, before the heads are merged.
+
+    Raises:
+        Refusal: If a setting of the mask, the dtype or the backend is not known.
+        ValueError: If values and keys differ in width, or the tokens are not as many as the length says.
+    """
+    _check_lengths(config, (("tokens", tokens, q_len), ("context", context if cross else None, kv_len)))
+    shift = offset(q_len, kv_len, align)
+    added, turned = _position(position, position_settings or {})
+    made = {"cross": cross, "worked": worked, "dtype": dtype, "added": added, "turned": turned, "shift": shift}
+    shared = config.num_key_value_heads != config.num_attention_heads
+    parts = (
+        "import torch\n\n" + _sizes(config, seed, q_len, kv_len, scale),
+        tensors(tokens, context, seed, **made),
+        *_attention(
+            _chosen(MASKS[mask], mask_settings),
+            _chosen(SCORE_MODS[score_mod], score_mod_settings),
+            _core(backend, dropout),
+            shift=shift,
+            shared=shared,
+            is_half=dtype_size(dtype) < 4,
+        ),
+        cores.dropout(dropout) if dropout else "",
+        "print(output.shape, output)\n",
+    )
+    return "\n".join(part for part in parts if part)
+
+
+def _attention(
+    rule: _Chosen[MaskKind],
+    change: _Chosen[ScoreModKind],
+    core: Callable[[cores.Lines], str],
+    *,
+    shift: int,
+    shared: bool,
+    is_half: bool,
+) -> tuple[str, ...]:
+    """Give the lines from the scores to the output: what they need, and one way to compute it."""
+    mask, mod, code = rule.kind.make(**rule.settings), change.kind.make(**change.settings), change.kind.code
+    is_causal = mask.is_causal and shift == 0 and core is cores.sdpa and mod.bias is None and mod.softcap is None
+    hidden = not mask.is_full and not is_causal
+    return (
+        cores.indices(shift) if hidden or code else "",
+        cores.allowed(rule.kind.code(**rule.settings), mask.per_head) if hidden else "",
+        cores.bias(code(**change.settings)) if code else "",
+        core(cores.Lines(hidden, shared, is_causal, is_half, mod)),
+    )
+
+
+def _check_lengths(config: GroupedConfig, sides: Sequence[tuple[str, Sequence[str] | None, int]]) -> None:
+    for name, given, length in sides:
+        if given is not None and len(given) != length:
+            raise ValueError(f"{name} must be {length} tokens, got {len(given)}")
+    if config.v_head_dim != config.head_dim:
+        raise ValueError(f"v_head_dim must equal head_dim in a snippet, got {config.v_head_dim} and {config.head_dim}")
+
+
+def _core(backend: str, dropout: float) -> Callable[[cores.Lines], str]:
+    """Give what writes the lines of a backend; a fused call shows no weights that dropout could be put on."""
+    steps = {"eager": cores.eager, "sdpa": cores.sdpa, "flash": cores.flash}
+    if backend not in steps:
+        raise Refusal(_BACKEND.fill(options=", ".join(steps), value=backend))
+    return cores.eager if dropout else steps[backend]
+
+
+def _chosen(kind: K, given: Mapping[str, Value] | None) -> _Chosen[K]:
+    """Give an entry with the checked value of each of its knobs."""
+    given = given or {}
+    kind.build(**given)
+    return _Chosen(kind, {knob.name: knob.parse(given.get(knob.name, knob.default)) for knob in kind.knobs})
+
+
+def _position(key: str, given: Mapping[str, Value]) -> tuple[str, str]:
+    """Give the definition of what is added to token vectors, and of what rotates queries and keys; "" for neither."""
+    kind = POSITIONS[key]
+    settings = kind.read(**given)
+    if kind.code is None:
+        return "", ""
+    code = kind.code(**settings)
+    return (code, "") if kind.make(**settings).waves is not None else ("", code)
+
+
+def _sizes(config: GroupedConfig, seed: int, q_len: int, kv_len: int, scale: float | None) -> str:
+    return (
+        f"seed, width, q_len, kv_len = {seed}, {config.hidden_size}, {q_len}, {kv_len}\n"
+        f"heads, kv_heads, d_k = {config.num_attention_heads}, {config.num_key_value_heads}, {config.head_dim}\n"
+        f"scale = {'d_k**-0.5' if scale is None else repr(scale)}\n"
+    )

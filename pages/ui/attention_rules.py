@@ -1,0 +1,49 @@
+"""Controls of what changes tensors and scores on the way: position encoding and score modification."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import streamlit as st
+
+from attnviz.knobs import Number
+from attnviz.positions import POSITIONS, PositionKind
+from attnviz.score_mods import SCORE_MODS, ScoreModKind
+from attnviz.settings import own_knobs
+from attnviz.view import View
+from pages.ui import layout
+from pages.ui.controls import Panel
+
+RULES: Mapping[str, Mapping[str, PositionKind | ScoreModKind]] = MappingProxyType(
+    {"position": POSITIONS, "score_mod": SCORE_MODS}
+)
+
+
+def controls(panel: Panel) -> None:
+    """Draw the choices in the side bar, each with what it does, its source, and the knobs that no one drags."""
+    for choice, entries in RULES.items():
+        st.subheader(panel.title(f"group.{choice}"), anchor=False)
+        panel.control(choice, bare=True)
+        chosen = getattr(panel.settled.view, choice)
+        if chosen == "none":
+            continue
+        said = layout.escape(entries[chosen].help.say(panel.language))
+        st.caption(f"{said} [{panel.title('rules.source')}]({entries[chosen].source})")
+        for name, knob in own_knobs(choice, chosen).items():
+            if not isinstance(knob, Number):
+                panel.control(name)
+
+
+def live_names(view: View) -> list[str]:
+    """Name the knobs of the chosen entries that the picture follows."""
+    return [
+        name
+        for choice in RULES
+        for name, knob in own_knobs(choice, getattr(view, choice)).items()
+        if isinstance(knob, Number)
+    ]
+
+
+def labels(view: View, language: str) -> list[str]:
+    """Name the chosen entries for people."""
+    chosen = [(entries, getattr(view, choice)) for choice, entries in RULES.items()]
+    return [entries[key].label.say(language) for entries, key in chosen if key != "none"]
