@@ -145,7 +145,7 @@ def test_dropout_zeroes_or_grows_the_weight_as_the_picture_does():
 def test_keys_widened_part_by_part_give_the_same_row(monkeypatch):
     call = make_call(kv_len=33)
     whole = cell(call, 0, 3, 17)
-    monkeypatch.setattr("attnviz.arithmetic._PART_ENTRIES", 40)
+    monkeypatch.setattr("attnviz.arithmetic.steps._PART_ENTRIES", 40)
     assert cell(call, 0, 3, 17).row_sum == pytest.approx(whole.row_sum, abs=1e-12)
 
 

@@ -56,22 +56,17 @@ def attention_snippet(
     """Give a script that imports torch alone and leaves the view's tensors: ``q, k, v``, ``output`` and its steps.
 
     Args:
-        config: Sizes of the layer.
+        config: Sizes of the layer; ``q_len`` queries look at ``kv_len`` keys.
         seed: Seed of tokens and weights.
-        q_len: Number of queries.
-        kv_len: Number of keys.
         tokens: The tokens that ask, ``q_len`` of them; None is random normal input.
         context: The tokens attended to in cross attention; None is random normal input.
         cross: The keys come from other tokens than the queries.
         worked: Queries, keys and values are small whole numbers, made without tokens.
-        mask: Key of ``MASKS``.
-        mask_settings: Values of its knobs; those not given take their default.
-        align: ``top_left`` or ``bottom_right``.
+        mask: Key of ``MASKS``; its knobs, and those of the next two, take their defaults where not given.
+        align: ``top_left`` or ``bottom_right``: where a query stands, for mask, position and score modification.
         scale: Factor of the scores; None means 1/sqrt(head_dim).
-        position: Key of ``POSITIONS``; a query stands where ``align`` puts it.
-        position_settings: Values of its knobs.
+        position: Key of ``POSITIONS``.
         score_mod: Key of ``SCORE_MODS``.
-        score_mod_settings: Values of its knobs.
         backend: ``eager``, ``sdpa`` or ``flash``; with dropout the steps are written out whatever it is.
         dtype: Type that queries, keys and values are turned into, by torch's name.
         dropout: Share of the weights set to zero, by a hash of seed, head, query and key.
@@ -87,18 +82,11 @@ def attention_snippet(
     shift = offset(q_len, kv_len, align)
     added, turned = _position(position, position_settings or {})
     made = {"cross": cross, "worked": worked, "dtype": dtype, "added": added, "turned": turned, "shift": shift}
-    shared = config.num_key_value_heads != config.num_attention_heads
+    rule, change = _chosen(MASKS[mask], mask_settings), _chosen(SCORE_MODS[score_mod], score_mod_settings)
     parts = (
         "import torch\n\n" + _sizes(config, seed, q_len, kv_len, scale),
         tensors(tokens, context, seed, **made),
-        *_attention(
-            _chosen(MASKS[mask], mask_settings),
-            _chosen(SCORE_MODS[score_mod], score_mod_settings),
-            _core(backend, dropout),
-            shift=shift,
-            shared=shared,
-            is_half=dtype_size(dtype) < 4,
-        ),
+        *_attention(config, rule, change, _core(backend, dropout), shift, dtype_size(dtype) < 4),
         cores.dropout(dropout) if dropout else "",
         "print(output.shape, output)\n",
     )
@@ -106,15 +94,15 @@ def attention_snippet(
 
 
 def _attention(
+    config: GroupedConfig,
     rule: _Chosen[MaskKind],
     change: _Chosen[ScoreModKind],
     core: Callable[[cores.Lines], str],
-    *,
     shift: int,
-    shared: bool,
     is_half: bool,
 ) -> tuple[str, ...]:
     """Give the lines from the scores to the output: what they need, and one way to compute it."""
+    shared = config.num_key_value_heads != config.num_attention_heads
     mask, mod, code = rule.kind.make(**rule.settings), change.kind.make(**change.settings), change.kind.code
     is_causal = mask.is_causal and shift == 0 and core is cores.sdpa and mod.bias is None and mod.softcap is None
     hidden = not mask.is_full and not is_causal

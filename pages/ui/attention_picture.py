@@ -9,7 +9,8 @@ import numpy as np
 from attnviz import guard, pictures, stages, units
 from attnviz.backends import BACKENDS
 from attnviz.pictures import Picture
-from attnviz.stages import STAGES, Fused
+from attnviz.stage_list import STAGES
+from attnviz.stages import Fused
 from attnviz.text import Refusal, Text
 from attnviz.view import View, settle
 from attnviz.view_run import run
