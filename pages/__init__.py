@@ -10,8 +10,10 @@ class PageEntry(NamedTuple):
     icon: str
 
 
-# Section key → its pages; the first page of all is the default one and lives at "/".
+# Section key → its pages; the first page of all is the default one and lives at "/". A section without a name has no
+# heading in the navigation.
 PAGES: dict[str, tuple[PageEntry, ...]] = {
+    "": (PageEntry("home", ":material/home:"),),
     "understand": (PageEntry("attention", ":material/grid_on:"),),
 }
 
@@ -19,3 +21,8 @@ PAGES: dict[str, tuple[PageEntry, ...]] = {
 def entries() -> tuple[PageEntry, ...]:
     """Give every page in order."""
     return tuple(entry for section in PAGES.values() for entry in section)
+
+
+def keys() -> frozenset[str]:
+    """Give the key of every page there is."""
+    return frozenset(entry.key for entry in entries())

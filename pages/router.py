@@ -18,7 +18,7 @@ language = link.language()
 st.set_page_config(page_title=say(language, "app.title"), page_icon=f"{ROOT}/pages/ui/icon.svg", layout="wide")
 first = next(iter(PAGES.values()))[0].key
 pages = {
-    say(language, f"section.{section}"): [
+    say(language, f"section.{section}") if section else "": [
         st.Page(
             f"{entry.key}.py",
             title=say(language, f"{entry.key}.nav"),

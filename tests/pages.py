@@ -11,6 +11,7 @@ import numpy as np
 from streamlit.testing.v1 import AppTest
 
 from attnviz.text import LANGUAGES
+from pages import entries
 from pages.ui.heatmap.frame import unpack
 from pages.ui.translate import say
 
@@ -18,9 +19,12 @@ ROUTER = Path(__file__).resolve().parent.parent / "pages/router.py"
 TEXTS = ("title", "subheader", "markdown", "caption", "info", "warning", "error", "metric", "code")
 
 
-def visit(lang: str = "en", **settings: str) -> AppTest:
-    """Open the default page by a link."""
-    return go(AppTest.from_file(str(ROUTER), default_timeout=120), settings, lang)
+def visit(lang: str = "en", *, page: str = "attention", **settings: str) -> AppTest:
+    """Open a page by a link."""
+    app = AppTest.from_file(str(ROUTER), default_timeout=120)
+    if page != entries()[0].key:
+        app.switch_page(f"{page}.py")
+    return go(app, settings, lang)
 
 
 def go(app: AppTest, settings: Mapping[str, str], lang: str = "en") -> AppTest:

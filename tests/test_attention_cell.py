@@ -19,7 +19,7 @@ TITLE = "attention.cell.title"
 
 
 def opened(language: str = "en", **settings: str) -> AppTest:
-    app = AppTest.from_file(ROUTER, default_timeout=60)
+    app = AppTest.from_file(ROUTER, default_timeout=60).switch_page("attention.py")
     for name, value in (settings | {"lang": language}).items():
         app.query_params[name] = value
     app.session_state["attention.ledger"] = True  # the section is open

@@ -33,11 +33,7 @@ def app() -> AppTest:
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.key)
 def test_every_page_in_every_language(entry, language):
-    fresh = AppTest.from_file(str(ROUTER), default_timeout=120)
-    fresh.query_params["lang"] = language
-    if entry != entries()[0]:
-        fresh.switch_page(f"{entry.key}.py")
-    check(fresh.run())
+    fresh = visit(language, page=entry.key)
     assert fresh.title[0].value == say(language, f"{entry.key}.title")
     words = said(fresh)
     assert re.search("[\u4e00-\u9fff]", words) if language == "zh" else "see" in words
@@ -49,13 +45,12 @@ def test_pages_are_files_with_an_icon_and_a_name():
         for entry in group:
             assert (ROUTER.parent / f"{entry.key}.py").exists()
             assert re.fullmatch(r":material/[a-z_]+:", entry.icon)
-            assert all(
-                say(language, f"{entry.key}.nav") and say(language, f"section.{section}") for language in LANGUAGES
-            )
+            assert all(say(language, f"{entry.key}.nav") for language in LANGUAGES)
+        assert not section or all(say(language, f"section.{section}") for language in LANGUAGES)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_the_default_page_says_what_the_numbers_are(language):
+def test_the_attention_page_says_what_the_numbers_are(language):
     fresh = visit(lang=language)
     for key in ("untrained", "lead", "words.qkv", "row.hint"):
         assert say(language, f"attention.{key}") in said(fresh)

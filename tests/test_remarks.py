@@ -10,7 +10,7 @@ from tests.pages import plain as literal
 
 
 def opened(**settings: str) -> AppTest:
-    app = AppTest.from_file(str(ROUTER), default_timeout=60)
+    app = AppTest.from_file(str(ROUTER), default_timeout=60).switch_page("attention.py")
     for name, value in settings.items():
         app.query_params[name] = value
     app.run()

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Streamlit leaves a hand's width above the first element; a projector has no room to spare.
+# Streamlit leaves a hand's width above the first element; a projector has no room to spare below the navigation.
 _STYLE = """<style>
-[data-testid="stMainBlockContainer"] { padding: 3.6rem 2rem 3rem; max-width: 100rem; }
+[data-testid="stMainBlockContainer"] { padding: 4.25rem 2rem 3rem; max-width: 100rem; }
 [data-testid="stMainBlockContainer"] h1 { padding: 0; font-size: 1.9rem; }
 [data-testid="stSidebar"] { min-width: 16rem; max-width: 17.5rem; }
 [data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
 [data-testid="stSidebarUserContent"] h3 { padding-bottom: 0; }
-@media (max-width: 640px) { [data-testid="stMainBlockContainer"] { padding: 3.6rem 1rem 3rem; } }
+@media (max-width: 640px) { [data-testid="stMainBlockContainer"] { padding: 4.25rem 1rem 3rem; } }
 @media (prefers-reduced-motion: reduce) { * { animation-duration: 0.01ms !important; transition: none !important; } }
 @media print { [data-testid="stSidebar"], [data-testid="stHeader"] { display: none !important; } }
 </style>"""

@@ -2,9 +2,14 @@
 
 from types import MappingProxyType
 
-from pages.ui import attention_picture, attention_row
+from pages.ui import attention_picture, attention_row, home_picture
 from pages.ui.live import Figure, make_routes
 from pages.ui.plot.asset import asset_routes
 
-FIGURES = MappingProxyType({attention_picture.FIGURE: Figure(attention_row.frame, attention_picture.cell)})
+FIGURES = MappingProxyType(
+    {
+        home_picture.FIGURE: Figure(home_picture.frame),
+        attention_picture.FIGURE: Figure(attention_row.frame, attention_picture.cell),
+    }
+)
 routes = (*make_routes(FIGURES), *asset_routes())

@@ -25,6 +25,7 @@ SETTLE_MS = 1000
 def main() -> int:
     """Write the picture; give 1 if the page complained or the file is too large for the repository."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--page", default="attention", help="page of the address")
     parser.add_argument("--link", default=urlencode(VIEW), help="settings after the ? of the address")
     parser.add_argument("--to", type=Path, default=PICTURE, help="file to write")
     parser.add_argument("--dark", action="store_true", help="as a visitor with a dark screen sees it")
@@ -34,7 +35,7 @@ def main() -> int:
         with sync_playwright() as playwright:
             browser = launch(playwright)
             scheme = "dark" if asked.dark else "light"
-            tab = open_tab(browser, f"{server.url}/?{asked.link}", color_scheme=scheme)
+            tab = open_tab(browser, f"{server.url}/{asked.page}?{asked.link}", color_scheme=scheme)
             for mark in DRAWN:
                 tab.page.locator(mark).wait_for(state="attached")
             expect(tab.page.locator(SKELETON)).to_have_count(0)

@@ -47,7 +47,7 @@ def visit(open_page: Open, app_url: str) -> Open:
     """Give ``visit(query="lang=en", **options) -> Page``: a new visitor of the page, with its pictures drawn."""
 
     def start(query: str = "lang=en", **options: Any) -> Page:
-        page = open_page(f"{app_url}/?{query}", **options)
+        page = open_page(f"{app_url}/attention?{query}", **options)
         expect(main(page)).to_have_attribute("data-frame", re.compile(r"\d"))
         expect(slider(page, re.compile("d_k"))).to_be_visible()
         return page
@@ -139,7 +139,7 @@ def row_summary(page: Page) -> Locator:
 def test_the_first_request_to_a_fresh_server_may_be_a_deep_link(
     fresh_server: Callable[..., str], open_page: Open
 ) -> None:  # in this order the page is closed before its server ends, which it would complain of
-    page = open_page(f"{fresh_server()}/?lang=en&length=20&d_k=16&heads=2&kv_heads=1&mask=full&cell=1,3,2")
+    page = open_page(f"{fresh_server()}/attention?lang=en&length=20&d_k=16&heads=2&kv_heads=1&mask=full&cell=1,3,2")
     expect(page.get_by_role("heading", name="Scaled dot-product attention")).to_be_visible()
     expect(caption(page)).to_contain_text("MQA 2/1 · 20 × 20 · d_k 16")
     expect(page.get_by_text("One row: query 3, head 1")).to_be_visible()
@@ -404,14 +404,14 @@ def test_a_thumbnail_becomes_the_large_picture(visit: Open) -> None:
 
 
 def test_a_long_map_is_pooled_says_so_and_gives_exact_values_of_a_region(open_page: Open, app_url: str) -> None:
-    page = open_page(f"{app_url}/?lang=en", wait=False)
+    page = open_page(f"{app_url}/attention?lang=en", wait=False)
     sizes: list[int] = []
     page.on("websocket", lambda socket: socket.on("framereceived", lambda data: sizes.append(len(data))))
     page.on(
         "response",
         lambda answer: sizes.append(int(answer.headers.get("content-length", 0))) if "/live/" in answer.url else None,
     )
-    page.goto(f"{app_url}/?lang=en&length=4096&heads=1&input=normal&d_k=16")
+    page.goto(f"{app_url}/attention?lang=en&length=4096&heads=1&input=normal&d_k=16")
     wait_idle(page)
     expect(caption(page)).to_contain_text("4,096 × 4,096")
     expect(caption(page)).to_contain_text("each cell drawn is the largest of 4 × 4")

@@ -43,7 +43,7 @@ class Watched:
 
     def __init__(self, browser: Browser, base: str, settings: dict[str, Any], *, plotly: bool = False):
         self.plotly = plotly
-        self.tab = open_tab(browser, f"{base}/?{urlencode({**settings, 'lang': 'en'})}", script=PROBE)
+        self.tab = open_tab(browser, f"{base}/attention?{urlencode({**settings, 'lang': 'en'})}", script=PROBE)
         self.page: Page = self.tab.page
         self.page.evaluate(f"attnvizProbe.{'watchTitle' if plotly else 'attach'}()")
         self.rest()
