@@ -73,7 +73,7 @@ def test_the_code_changes_with_the_view(tmp_path):
 
 
 def test_the_code_is_sent_only_while_its_section_is_open():
-    closed = AppTest.from_file(str(ROUTER), default_timeout=60).run()
+    closed = AppTest.from_file(str(ROUTER), default_timeout=60).switch_page("attention.py").run()
     assert not closed.exception
     assert not closed.code
     closed.session_state["attention.snippet"] = True
