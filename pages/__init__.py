@@ -14,7 +14,10 @@ class PageEntry(NamedTuple):
 # heading in the navigation.
 PAGES: dict[str, tuple[PageEntry, ...]] = {
     "": (PageEntry("home", ":material/home:"),),
-    "understand": (PageEntry("attention", ":material/grid_on:"),),
+    "understand": (
+        PageEntry("attention", ":material/grid_on:"),
+        PageEntry("masks", ":material/filter_b_and_w:"),
+    ),
 }
 
 

@@ -144,3 +144,18 @@ def test_the_steps_leave_the_inputs_alone():
     copies = [tensor.clone() for tensor in (q, k, v)]
     attend(q, k, v, allowed=CAUSAL, bias=torch.zeros(9, 9), softcap=3.0)
     assert all(torch.equal(*pair) for pair in zip((q, k, v), copies, strict=True))
+
+
+@pytest.mark.parametrize("mask", ["sliding_window", "own", "full"])
+def test_tiles_that_are_not_skipped_change_nothing(mask):
+    query, key, value = (torch.randn(1, 2, 40, 8) for _ in range(3))
+    allowed = MASKS[mask].build()
+    ends = []
+    for skip in (True, False):
+        steps = list(trace(query, key, value, allowed=allowed, tile=(8, 8), skip=skip))
+        ends.append(len(steps))
+        grid = torch.zeros(40, 8)
+        for step in trace(query, key, value, allowed=allowed, tile=(8, 8), skip=skip):
+            grid[slice(*step.rows)] = step.output[0, 0] / step.total[0, 0, :, None]
+        assert torch.allclose(grid, attend(query, key, value, allowed=allowed).output[0, 0], atol=1e-6)
+    assert ends[1] == 25 and (ends[0] < 25) == (mask != "full")

@@ -113,6 +113,7 @@ def trace(
     scale: float | None = None,
     softcap: float | None = None,
     tile: tuple[int, int] = (_ROWS, _COLS),
+    skip: bool = True,
 ) -> Iterator[Step]:
     """Give the state after each tile, block of queries by block of queries.
 
@@ -128,6 +129,8 @@ def trace(
         scale: Factor of the scores.
         softcap: Bound of the scores.
         tile: Queries and keys of a tile, each at least 1.
+        skip: Whether tiles without a cell that counts are left out; without it they are computed like any other, to
+            see what leaving them out is worth.
 
     Raises:
         Refusal: As in ``attend``, or if ``tile`` is not two numbers of at least 1.
@@ -135,20 +138,20 @@ def trace(
     call = check(query, key, value, allowed, align, bias, scale, softcap)
     if len(tile) != 2 or min(tile) < 1:
         raise Refusal(_TILE.fill(tile=tile))
-    return _steps(call, *tile)
+    return _steps(call, *tile, skip=skip)
 
 
-def _steps(call: Call, tile_rows: int, tile_cols: int) -> Iterator[Step]:
+def _steps(call: Call, tile_rows: int, tile_cols: int, *, skip: bool = True) -> Iterator[Step]:
     """Check that no gradient is wanted, now and not at the first step, and give the steps."""
     if torch.is_grad_enabled() and any(
         isinstance(tensor, Tensor) and tensor.requires_grad for tensor in (call.query, call.key, call.value, call.bias)
     ):
         raise Refusal(_NO_GRADIENT)
-    return _walk(call, tile_rows, tile_cols)
+    return _walk(call, tile_rows, tile_cols, skip)
 
 
 @torch.no_grad()
-def _walk(call: Call, tile_rows: int, tile_cols: int) -> Iterator[Step]:
+def _walk(call: Call, tile_rows: int, tile_cols: int, skip: bool) -> Iterator[Step]:
     """Go through the tiles; scores are computed in float32, or float64 for float64 input."""
     batch, heads, q_len, _ = call.query.shape
     _, kv_heads, kv_len, value_width = call.value.shape
@@ -164,10 +167,10 @@ def _walk(call: Call, tile_rows: int, tile_cols: int) -> Iterator[Step]:
         maximum = query.new_full((*query.shape[:2], 1), float("-inf"))
         total = query.new_zeros(maximum.shape)
         output = query.new_zeros((*query.shape[:2], value_width))
-        first, stop = call.visible(rows)
+        first, stop = call.visible(rows) if skip else (0, kv_len)
         for grid in range(first // tile_cols * tile_cols, stop, tile_cols):
             cols = (max(grid, first), min(grid + tile_cols, stop))
-            terms = _tile_terms(call, rows, cols)
+            terms = _tile_terms(call, rows, cols, skip)
             if terms is None:
                 continue
             cells = scratch[: query.shape[0] * query.shape[1] * (cols[1] - cols[0])].view(*query.shape[:2], -1)
@@ -179,15 +182,15 @@ def _walk(call: Call, tile_rows: int, tile_cols: int) -> Iterator[Step]:
             yield Step(rows, cols, state, *running)
 
 
-def _tile_terms(call: Call, rows: Span, cols: Span) -> tuple[Tensor | None, Tensor | None] | None:
-    """Give mask and bias of a tile (mask None when every cell counts), or None when no cell does."""
+def _tile_terms(call: Call, rows: Span, cols: Span, skip: bool) -> tuple[Tensor | None, Tensor | None] | None:
+    """Give mask and bias of a tile (mask None when every cell counts), or None when no cell does and it is skipped."""
     # Tiles outside the band do not come here: the walk stays within the keys that a block of queries can see.
     if isinstance(call.allowed, Mask) and tile_state(call.allowed, rows, cols, offset=call.offset) == "full":
         call = call._replace(allowed=None)
     keep, bias = call.terms(rows, cols)
     if keep is None or keep.all():
         return None, bias
-    return (keep, bias) if keep.any() else None
+    return (keep, bias) if not skip or keep.any() else None
 
 
 def _adjust(

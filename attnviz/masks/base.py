@@ -96,6 +96,8 @@ class MaskKind:
         knobs: What can be set.
         code: Takes the knobs' values by name and gives the rule of the first sequence as lines of plain PyTorch, the
             last one an expression, in the integer tensors ``head``, ``q_idx``, ``kv_idx`` and the number ``kv_len``.
+        why: Takes a query's and a key's position and the knobs' values by name, and says in one sentence what decides
+            about the pair; None where the comparisons of ``code`` say it.
     """
 
     key: str
@@ -105,6 +107,7 @@ class MaskKind:
     source: str
     knobs: tuple[Knob, ...] = ()
     code: Callable[..., str] = field(kw_only=True, repr=False)
+    why: Callable[..., Text] | None = field(default=None, kw_only=True, repr=False)
 
     def build(self, **knobs: object) -> Mask:
         """Give the mask with these settings; what is not given has its default.

@@ -62,6 +62,16 @@ for index in (head + {seed}, q_block, kv_block, q_block ^ kv_block):
 (q_block == kv_block) | ((drawn ^ (drawn >> 16)) < {share} * 2**32)"""
 
 
+_DRAWN = Text(
+    "The query is in block {query}, the key in block {key}: a query sees its own block and those drawn.",
+    "查询在第 {query} 块，键在第 {key} 块：查询能看到自己的块和抽中的块。",
+)
+
+
+def _random_block_why(q: int, k: int, block: int, share: float, seed: int) -> Text:
+    return _DRAWN.fill(query=q // block, key=k // block)
+
+
 BLOCKS = (
     MaskKind(
         "chunked",
@@ -109,6 +119,7 @@ BLOCKS = (
             Integer("seed", Text("Seed", "随机种子"), 0, low=0, high=2**31 - 1, slider_high=100),
         ),
         code=_random_block_code,
+        why=_random_block_why,
     ),
     MaskKind(
         "block_diffusion",

@@ -70,14 +70,14 @@ def parse(text: str) -> Node:
         raise _refuse(lead + min(max(1, error.offset or 1), len(line.strip())), _SYNTAX) from None
     except (ValueError, MemoryError, RecursionError):
         raise _refuse(lead + 1, _SYNTAX) from None
-    return _Reader(line.strip(), lead).truth(body, 1)
+    return Reader(line.strip(), lead).truth(body, 1)
 
 
 def _refuse(place: int, fault: Text, **fields: object) -> Refusal:
     return Refusal(_AT.fill(place=place, fault=fault.fill(**fields)))
 
 
-class _Reader:
+class Reader:
     """Walk Python's own tree of an expression, taking only what is listed here."""
 
     def __init__(self, line: str, lead: int):
@@ -190,7 +190,7 @@ class _Reader:
     def _comparison_as_number(self, node: ast.expr, depth: int) -> Node:
         raise self.refuse(node, _NUMBER)
 
-    _kinds: Mapping[type, Callable[["_Reader", Any, int], Node]] = MappingProxyType(
+    _kinds: Mapping[type, Callable[["Reader", Any, int], Node]] = MappingProxyType(
         {
             ast.Constant: _constant,
             ast.Name: _name,

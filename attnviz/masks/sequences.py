@@ -1,5 +1,8 @@
 """Masks that follow from what the tokens are: order, padding, prefix, documents, draft trees."""
 
+from bisect import bisect_right
+from itertools import accumulate
+
 import torch
 from torch import Tensor
 
@@ -121,6 +124,32 @@ own = both & on_line[q_draft.clamp(0, size - 1), kv_draft.clamp(0, size - 1)]
 (kv_idx <= q_idx) & ((kv_idx < {prefix}) | (kv_idx == q_idx) | own)"""
 
 
+_DOCUMENTS = Text(
+    "The query is in document {query}, the key in document {key}, counted from 1.",
+    "查询在第 {query} 篇文档，键在第 {key} 篇（从 1 数起）。",
+)
+_CONTEXT = Text("The key belongs to the context, which is causal.", "键属于上下文，上下文为因果。")
+_BRANCH = Text(
+    "The query's branch back to the context is {line}; the key is draft token {key}.",
+    "查询回到上下文的分支是 {line}；键是第 {key} 个草稿 token。",
+)
+
+
+def _document_why(q: int, k: int, lengths: tuple[int, ...]) -> Text:
+    ends = list(accumulate(lengths))
+    return _DOCUMENTS.fill(query=bisect_right(ends, q) + 1, key=bisect_right(ends, k) + 1)
+
+
+def _tree_why(q: int, k: int, prefix: int, parents: tuple[int, ...]) -> Text:
+    if k < prefix or q < prefix:
+        return _CONTEXT
+    line, at = [q - prefix + 1], q - prefix + 1
+    while 0 < at <= len(parents) and parents[at - 1]:
+        at = parents[at - 1]
+        line.append(at)
+    return _BRANCH.fill(line=" → ".join(map(str, line)), key=k - prefix + 1)
+
+
 SEQUENCES = (
     MaskKind(
         "full",
@@ -202,6 +231,7 @@ SEQUENCES = (
             ),
         ),
         code=_document_code,
+        why=_document_why,
     ),
     MaskKind(
         "tree",
@@ -226,5 +256,6 @@ SEQUENCES = (
             ),
         ),
         code=_tree_code,
+        why=_tree_why,
     ),
 )

@@ -33,7 +33,7 @@ class Panel:
             st.session_state[self._store] = dict(arrived)
         held = st.session_state.setdefault(self._store, {})
         self.settled = settle(held)
-        self.remarks = self._remember_remarks()
+        self.remarks = self._remember_remarks(arrived is not None)
         # What could not be read is dropped, what had to follow is kept as it now is.
         st.session_state[self._store] = self.settled.link()
 
@@ -41,12 +41,15 @@ class Panel:
     def _store(self) -> str:
         return f"settings.{self.page}"
 
-    def _remember_remarks(self) -> list[str]:
-        """Keep a run's remarks on the page until the settings change: the next run no longer meets their cause."""
+    def _remember_remarks(self, is_new: bool) -> list[str]:
+        """Keep a run's remarks on the page until the settings change: the next run no longer meets their cause.
+
+        Another link (``is_new``) has its own, also where it comes to the same settings.
+        """
         settled_link = self.settled.link()
         fresh = [*link.problems(), *self.settled.problems, *self.settled.notes]
         kept, said = st.session_state.get(f"{self._store}.remarks", (None, []))
-        if fresh or kept != settled_link:
+        if fresh or is_new or kept != settled_link:
             said = fresh
             st.session_state[f"{self._store}.remarks"] = (settled_link, said)
         return [text.say(self.language) for text in said]
@@ -121,10 +124,11 @@ class Panel:
             st.session_state[key] = cast("float", value)
             st.number_input(min_value=knob.low, max_value=knob.high, step=knob.step, **common)
         else:
-            self._integer(cast("Integer", knob), common)
+            self._integer(name, cast("Integer", knob), common)
 
-    def _integer(self, knob: Integer, common: dict) -> None:
-        st.session_state[common["key"]] = cast("int", self._value(knob.name))
+    def _integer(self, name: str, knob: Integer, common: dict) -> None:
+        # A link may call a setting by another name than its mask does, where the page has one of that name itself.
+        st.session_state[common["key"]] = cast("int", self._value(name))
         st.number_input(min_value=knob.low, max_value=knob.high, step=1, **common)
 
     def live(self, name: str, group: Group, *, high: int | None = None, stops: Sequence[int] | None = None) -> None:

@@ -1,0 +1,127 @@
+"""What a view of a mask takes, predicted before anything is allocated, and the refusal of what is too much."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from attnviz import device, units
+from attnviz.guard import SHARE
+from attnviz.mask_view.survey import PIECE, steps, visible
+from attnviz.mask_view.view import View
+from attnviz.masks.own import read
+from attnviz.masks.rule import Node
+from attnviz.text import Refusal, Text
+
+# Cells of a simple rule that one CPU core goes through in about half a second.
+MOST_CELLS = 2**28
+# Bytes of a rule's temporaries, and how many times a simple rule's time a hash takes in each cell.
+PIECE_BYTES, HASH_WORK = 48, 12
+MOST_DRAWN = 1024
+# Every layer multiplies a length × length grid with another.
+MOST_REACH = 512
+
+_TOO_MUCH = Text(
+    "Refused before allocating anything: a grid of {length} × {key_length} would take {need} and going through {cells} "
+    "cells; the limits are {most} ({share} % of the free memory) and {most_cells} cells. {hint}",
+    "未分配任何内存即拒绝：{length} × {key_length} 的网格约需 {need}，并要遍历 {cells} 个格；"
+    "上限为 {most}（空闲内存的 {share} %）和 {most_cells} 个格。{hint}",
+)
+_NEAREST = Text("The nearest length that fits is {size}.", "能放下的最接近长度是 {size}。")
+_REACH = Text(
+    "Reach follows every pair through every layer and is drawn up to {most} tokens, with as many keys as queries; this "
+    "view has {length} × {key_length}. Set both lengths to {size}.",
+    "可达范围要逐层跟踪每一对 token，最多画 {most} 个 token，且键与查询个数相同；"
+    "当前为 {length} × {key_length}，请把两个长度都设为 {size}。",
+)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Predict one view: ``total`` bytes held at its peak, and ``cells`` of work in units of a simple rule's cell."""
+
+    total: int
+    cells: int
+
+
+def predict(view: View) -> Prediction:
+    """Predict a view's memory and work from its settings alone."""
+    drawn = min(view.length, MOST_DRAWN) * min(view.key_length, MOST_DRAWN)
+    # Counts and states of the drawn cells, keys of each query, one block of rows and its temporaries.
+    total = drawn * 32 + view.length * 24 + PIECE_BYTES * max(PIECE, view.key_length)
+    return Prediction(total, _cells(view) * _work(view))
+
+
+def _cells(view: View) -> int:
+    """Give how many cells are looked at: those within the band, in whole blocks of rows."""
+    mask, look = view.build_mask(), view.look
+    if mask.band == (None, None):
+        return view.length * view.key_length
+    step = steps(look)
+    # A band widens and narrows at the ends alone: a few blocks stand for all of them.
+    starts = range(0, view.length, step)
+    sample = starts[:: max(1, len(starts) // 256)]
+    widths = [stop - first for first, stop in (visible(mask, look, (at, min(at + step, view.length))) for at in sample)]
+    return round(sum(widths) / len(widths) * view.length)
+
+
+def _work(view: View) -> int:
+    """Give how many times a simple rule's work a cell of this one is."""
+    work = 1
+    chosen = [(view.mask, view.mask_settings), *([(view.other, view.other_settings)] if view.join != "none" else [])]
+    for key, settings in chosen:
+        if key == "own":
+            work += _parts(read(str(dict(settings)["rule"]))) // 4
+    mask = view.build_mask()
+    return work + (HASH_WORK if mask.per_head and "own" not in (view.mask, view.other) else 0)
+
+
+def _parts(node: Node) -> int:
+    return 1 + sum(_parts(part) for part in node.parts)
+
+
+def check(view: View, free_bytes: int | None = None) -> Prediction:
+    """Give the prediction, or refuse the view.
+
+    Args:
+        view: The view.
+        free_bytes: Free memory; looked up when None.
+
+    Raises:
+        Refusal: If it would take more than ``SHARE`` of the free memory or ``MOST_CELLS``, or its section draws no such
+            grid; the sentence gives the numbers and the nearest length that fits.
+    """
+    if view.section == "reach" and not (view.is_square and view.length <= MOST_REACH):
+        sizes = {"length": units.count(view.length), "key_length": units.count(view.key_length)}
+        size = min(view.length, view.key_length, MOST_REACH)
+        raise Refusal(_REACH.fill(most=MOST_REACH, size=size, **sizes))
+    most = int((device.free_bytes("cpu") if free_bytes is None else free_bytes) * SHARE)
+
+    def fits(candidate: View) -> bool:
+        prediction = predict(candidate)
+        return prediction.total <= most and prediction.cells <= MOST_CELLS
+
+    prediction = predict(view)
+    if fits(view):
+        return prediction
+    size = _largest(view, fits)
+    raise Refusal(
+        _TOO_MUCH.fill(
+            length=units.count(view.length),
+            key_length=units.count(view.key_length),
+            need=units.binary_bytes(prediction.total),
+            cells=units.short_count(prediction.cells),
+            most=units.binary_bytes(most),
+            share=f"{SHARE:.0%}".rstrip("%"),
+            most_cells=units.short_count(MOST_CELLS),
+            hint=_NEAREST.fill(size=units.count(size)) if size else Text("", ""),
+        )
+    )
+
+
+def _largest(view: View, fits: Callable[[View], bool]) -> int:
+    """Give the largest length below the view's that fits, the keys cut along with it; 0 if none does."""
+    low, high = 0, max(view.length, view.key_length)
+    while high - low > 1:
+        middle = (low + high) // 2
+        cut = view.resized(min(view.length, middle), min(view.key_length, middle))
+        low, high = (middle, high) if fits(cut) else (low, middle)
+    return low

@@ -1,0 +1,161 @@
+"""The masks page's words: why a pair may attend, what skipping is worth, two plain pictures, and the sources."""
+
+from functools import lru_cache
+
+import numpy as np
+import streamlit as st
+import torch
+
+from attnviz import units
+from attnviz.mask_view import timing as times
+from attnviz.mask_view.survey import region
+from attnviz.mask_view.view import View, settle
+from attnviz.mask_view.why import Reason
+from attnviz.mask_view.why import why as reasons_of
+from attnviz.masks import MASKS
+from attnviz.text import Refusal
+from pages.ui import layout, masks_maps
+from pages.ui.bus import Group
+from pages.ui.controls import Panel
+from pages.ui.heatmap import heatmap
+from pages.ui.heatmap.frame import Axis, Grid, Map
+from pages.ui.translate import say, table
+
+PLAIN_HEIGHT = 250
+# Words and filler of the two plain pictures.
+WORDS, FILLER = 4, 2
+# Up to here a whole grid is looked at for pairs that lie behind a query.
+MOST_LOOKED = 1024
+
+SOURCES = (
+    ("Vaswani et al. 2017, Attention Is All You Need, §3.2.3", "https://arxiv.org/abs/1706.03762"),
+    ("torch.nn.functional.scaled_dot_product_attention",
+     "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html"),
+    ("FlexAttention", "https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html"),
+    ("Dao 2023, FlashAttention-2, §3.1.1 (skipped blocks)", "https://arxiv.org/abs/2307.08691"),
+    ("Beltagy et al. 2020, Longformer, §3.1 (reach of stacked windows)", "https://arxiv.org/abs/2004.05150"),
+)  # fmt: skip
+
+
+@lru_cache(maxsize=16)
+def only_future(view: View) -> bool:
+    """Say whether every pair that may attend has its key behind the query, so that no query sees itself or the past."""
+    if max(view.length, view.key_length) > MOST_LOOKED:
+        return False
+    cells = region(view.build_mask(), view.look, (0, view.length), (0, view.key_length))
+    return not bool(torch.tril(cells, view.look.offset).any())
+
+
+def why(panel: Panel) -> None:
+    """Say why the selected pair may attend or not: every comparison of the rule with its numbers."""
+    view = panel.settled.view
+    if len(view.cell) < 2:
+        st.info(panel.title("why.hint"), icon=":material/touch_app:")
+        return
+    found = reasons_of(view, *view.cell)
+    word = "may" if found.allowed else "may_not"
+    st.markdown("**" + panel.title(f"why.{word}", query=view.cell[0], target=view.cell[1]) + "**")
+    if found.position != view.cell[0]:
+        st.caption(panel.title("why.position", position=found.position))
+    for reason in found.reasons:
+        st.markdown("\n".join(_lines(panel, reason, several=len(found.reasons) > 1 or view.invert)))
+    if len(found.reasons) > 1:
+        st.caption(panel.title(f"why.{view.join}"))
+    if view.invert:
+        st.caption(panel.title("why.invert"))
+    st.button(panel.title("why.clear"), on_click=lambda: panel.set("cell", None), key="masks.clear")
+
+
+def _lines(panel: Panel, reason: Reason, *, several: bool) -> list[str]:
+    """Write one mask's answer as lines of Markdown."""
+    lines = []
+    if several:
+        lines.append(f"{_mark(reason.allowed)} **{layout.escape(reason.label.say(panel.language))}**\n")
+    if reason.sentence is not None:
+        lines.append(f"- {_mark(reason.allowed)} {layout.escape(reason.sentence.say(panel.language))}")
+    for clause in reason.clauses:
+        lines.append(f"- {_mark(clause.holds)} `{clause.text}`: {layout.escape(clause.numbers)}")
+    if not reason.clauses and reason.sentence is None:
+        lines.append(f"- {_mark(reason.allowed)} {panel.title('why.rule')}")
+    return lines
+
+
+def _mark(holds: bool) -> str:
+    return ":green[✓]" if holds else ":red[✗]"
+
+
+def timing(panel: Panel) -> None:
+    """Offer to time the tiled kernel with and without skipping, and show what was measured for this very view."""
+    view, key = panel.settled.view, "masks.timing"
+
+    def run() -> None:
+        try:
+            st.session_state[key] = (_timed(view), times.measure(view))
+        except Refusal as refused:
+            st.session_state[key] = (_timed(view), refused)
+
+    st.button(panel.title("timing.button"), on_click=run, key="masks.measure", icon=":material/timer:")
+    measured_for, result = st.session_state.get(key, (None, None))
+    if measured_for != _timed(view):
+        return
+    if isinstance(result, Refusal):
+        layout.refusal(result, panel.language)
+    elif isinstance(result, times.Timing):
+        fields = {
+            "skipping": units.seconds(result.skipping_s),
+            "whole": units.seconds(result.whole_s),
+            "ratio": units.number(result.ratio),
+        }
+        st.markdown(panel.title("timing.result", **fields))
+        st.caption(panel.title("timing.note", rounds=result.rounds, width=times.WIDTH))
+
+
+def _timed(view: View) -> tuple[object, ...]:
+    return (masks_maps.bare(view), view.tile, view.seed)
+
+
+def plain(panel: Panel, group: Group) -> None:
+    """Tell causal from padding for a learner: two pictures, one line each."""
+    st.subheader(panel.title("plain.title"), anchor=False)
+    heatmap(
+        plain_grid(panel.language),
+        part="plain",
+        # A group of its own: these two follow nothing.
+        group=Group("masks.plain", group.url, {}),
+        key="masks.plain",
+        picks="map",
+        height=PLAIN_HEIGHT,
+        words=table(panel.language, "heatmap"),
+    )
+    left, right = st.columns(2)
+    left.markdown(panel.title("plain.causal_line"))
+    right.markdown(panel.title("plain.padding_line"))
+
+
+@lru_cache(maxsize=2)
+def plain_grid(language: str) -> Grid:
+    """Give the two plain pictures: four words, and two fillers behind them."""
+    tokens = tuple(say(language, "masks.plain.tokens").split()) + ("[pad]",) * FILLER
+    size = WORDS + FILLER
+    maps = []
+    for key, settings in (("causal", {}), ("padding", {"lengths": str(WORDS)})):
+        view = settle({"mask": key, "length": str(size), **settings}).view
+        cells = region(view.build_mask(), view.look, (0, size), (0, size)).numpy()
+        rows, cols = (Axis(dim, say(language, f"masks.axis.{dim}"), size, 0, tokens) for dim in ("query", "key"))
+        state = (~cells).astype(np.uint8)
+        name = say(language, f"masks.plain.{key}")
+        maps.append(Map(key, name, cells.astype(np.float32), rows, cols, state, low=0.0, high=1.0))
+    return Grid(tuple(maps), "", say(language, "masks.plain.alt"))
+
+
+def explanation(panel: Panel, group: Group) -> None:
+    """Say in words what the page shows, and the sources."""
+    view = panel.settled.view
+    if view.section == "mask":
+        plain(panel, group)
+    st.subheader(panel.title("words.title"), anchor=False)
+    kind = MASKS[view.mask]
+    st.markdown(f"**{layout.escape(kind.label.say(panel.language))}** – {layout.escape(kind.help.say(panel.language))}")
+    st.markdown(panel.title(f"words.{view.section}"))
+    own = (kind.label.say("en"), kind.source)
+    layout.sources(panel.language, (own, *SOURCES))

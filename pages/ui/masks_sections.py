@@ -1,0 +1,209 @@
+"""The upper part of the masks page: controls, gallery, the picture of the chosen section and its numbers."""
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from attnviz import units
+from attnviz.mask_view.settings import mask_knobs, mod_knobs, other_knobs
+from attnviz.masks import MASKS
+from pages.ui import layout, masks_details, masks_maps, masks_picture
+from pages.ui.bus import Group
+from pages.ui.controls import Panel
+from pages.ui.heatmap import heatmap
+from pages.ui.plot import plot
+from pages.ui.translate import table
+
+PICTURE_HEIGHT, CHANGE_HEIGHT, GALLERY_HEIGHT, CHART_HEIGHT = 430, 330, 470, 210
+# Settings that are moved while looking at the picture.
+LIVE = ("window", "radius", "prefix", "sinks", "globals", "dilation", "stride", "chunk", "block", "share")
+
+
+def side_controls(panel: Panel) -> None:
+    """Draw the controls that no one drags while looking at the picture."""
+    view, knobs = panel.settled.view, panel.settled.knobs
+    with st.sidebar:
+        st.subheader(panel.title("group.mask"), anchor=False)
+        panel.control("mask", bare=True)
+        for name in mask_knobs(view.mask):
+            if name not in LIVE:
+                panel.control(name)
+        panel.control("invert")
+        st.subheader(panel.title("group.join"), anchor=False)
+        panel.control("join", bare=True)
+        if view.join != "none":
+            panel.control("other", bare=True)
+            for name in other_knobs(view.other):
+                panel.control(name)
+        if view.batch > 1 or view.heads > 1 or not view.is_square:
+            st.subheader(panel.title("group.place"), anchor=False)
+        if view.batch > 1:
+            panel.control("sequence")
+        if view.heads > 1:
+            panel.control("head")
+        if not view.is_square:
+            panel.control("align")
+        st.subheader(panel.title("group.score"), anchor=False)
+        panel.control("score_mod", bare=True)
+        for name in mod_knobs(view.score_mod):
+            panel.control(name)
+        if view.score_mod != "none" and "seed" in knobs:
+            panel.control("seed")
+
+
+def top_controls(panel: Panel, group: Group) -> None:
+    """Draw the choice of the section and the sliders that the picture follows."""
+    panel.control("section", segmented=True, bare=True)
+    view, knobs = panel.settled.view, panel.settled.knobs
+    names = ["length", "key_length", *(name for name in mask_knobs(view.mask) if name in LIVE and name in knobs)]
+    names += {"blocks": ["tile"], "reach": ["layers"]}.get(view.section, [])
+    for first in range(0, len(names), 4):
+        for column, name in zip(st.columns(4), names[first : first + 4], strict=False):
+            with column:
+                counts_keys = name in mask_knobs(view.mask) and name not in ("share", "dilation", "radius", "globals")
+                panel.live(name, group, high=view.key_length if counts_keys else None)
+
+
+def show(panel: Panel, group: Group) -> None:
+    """Draw the gallery, the section's picture, and what is to be said of it."""
+    view = panel.settled.view
+    parts, _ = masks_picture.grids(view, panel.language)
+    left, right = st.columns([1.15, 3.4], gap="medium")
+    with left:
+        heatmap(
+            parts[masks_picture.GALLERY],
+            part=masks_picture.GALLERY,
+            key="masks.gallery",
+            layout="strip",
+            picks="map",
+            chosen=view.mask,
+            height=GALLERY_HEIGHT,
+            group=group,
+            words=table(panel.language, "heatmap"),
+            on_select=lambda chosen: _take_mask(panel, chosen),
+        )
+    with right:
+        {"mask": _mask, "blocks": _blocks, "reach": _reach}[view.section](panel, group, parts)
+
+
+def _take_mask(panel: Panel, chosen: Mapping[str, object] | None) -> None:
+    """Enlarge the mask that was clicked in the gallery."""
+    if chosen is not None and chosen.get("map") in MASKS:
+        panel.set("mask", str(chosen["map"]))
+
+
+def _main(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid], selects: str | None = "cell") -> None:
+    place = getattr(panel.settled.view, selects) if selects else ()
+    heatmap(
+        parts[masks_picture.MAIN],
+        part=masks_picture.MAIN,
+        key=f"masks.main.{panel.settled.view.section}",
+        height=PICTURE_HEIGHT,
+        group=group,
+        words=table(panel.language, "heatmap"),
+        selected=_selected(parts[masks_picture.MAIN].maps[0].key, place),
+        on_select=lambda chosen: _select(panel, selects or "cell", chosen),
+    )
+
+
+def _selected(key: str, place: tuple[int, ...]) -> Mapping[str, object] | None:
+    return {"map": key, **dict(zip(("query", "key"), place, strict=False))} if place else None
+
+
+def _select(panel: Panel, name: str, chosen: Mapping[str, object] | None) -> None:
+    """Take a cell or a tile that was clicked."""
+    place = () if chosen is None else tuple(chosen[dim] for dim in ("query", "key") if chosen.get(dim) is not None)
+    panel.set(name, tuple(int(str(index)) for index in place) if len(place) == 2 else None)
+
+
+def _mask(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) -> None:
+    view = panel.settled.view
+    picture, numbers = st.columns([2.1, 1.15], gap="medium")
+    with picture:
+        _main(panel, group, parts)
+        if view.score_mod != "none":
+            heatmap(
+                parts[masks_picture.CHANGE],
+                part=masks_picture.CHANGE,
+                key="masks.change",
+                height=CHANGE_HEIGHT,
+                group=group,
+                words=table(panel.language, "heatmap"),
+                selected=_selected("together", view.cell),
+                on_select=lambda chosen: _select(panel, "cell", chosen),
+            )
+    with numbers:
+        masks_details.why(panel)
+        _counts(panel)
+        figure, alt = masks_picture.keys_chart_of(view, panel.language)
+        _plot(panel, group, figure, alt, panel.title("keys"))
+
+
+def _counts(panel: Panel) -> None:
+    """Show what was counted."""
+    view = panel.settled.view
+    found = masks_maps.counted(masks_maps.bare(view))
+    cells = view.length * view.key_length
+    one, two = st.columns(2)
+    one.metric(panel.title("pairs"), units.count(found.pairs), help=panel.title("pairs_help", cells=units.count(cells)))
+    two.metric(panel.title("density"), units.percent(found.pairs / cells))
+    spread = f"{units.count(int(found.keys.min()))} – {units.count(int(found.keys.max()))}"
+    one.metric(
+        panel.title("keys_short"), spread, help=panel.title("keys_help", mean=units.number(found.keys.mean(), 4))
+    )
+    two.metric(panel.title("empty_rows"), units.count(found.empty_rows), help=panel.title("empty_rows_help"))
+    if found.empty_rows:
+        st.warning(panel.title("empty_warning", rows=units.count(found.empty_rows)), icon=":material/warning:")
+    if found.pairs == cells:
+        st.caption(panel.title("no_effect"))
+    if found.pairs and masks_details.only_future(view):
+        st.warning(panel.title("only_future"), icon=":material/warning:")
+
+
+def _blocks(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) -> None:
+    view = panel.settled.view
+    picture, numbers = st.columns([2.1, 1.15], gap="medium")
+    with picture:
+        _main(panel, group, parts, "picked")
+    with numbers:
+        if view.picked:
+            place = f"{view.picked[0]}, {view.picked[1]}"
+            what = masks_picture.tile_text(view, view.picked[0], view.picked[1], panel.language)
+            st.info(layout.escape(panel.title("blocks.picked", place=place, what=what)), icon=":material/crop_square:")
+        count = masks_maps.blocks(view, panel.language)[1]
+        words = masks_maps.tile_words(count)
+        one, two = st.columns(2)
+        one.metric(panel.title("blocks.skipped_name"), words["skipped"], help=panel.title("blocks.skipped_help"))
+        two.metric(panel.title("blocks.useful_name"), words["useful"], help=panel.title("blocks.useful_help"))
+        st.markdown(panel.title("blocks.counts", **words))
+        masks_details.timing(panel)
+
+
+def _reach(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) -> None:
+    view = panel.settled.view
+    picture, numbers = st.columns([2.1, 1.15], gap="medium")
+    with picture:
+        _main(panel, group, parts)
+    with numbers:
+        _, found = masks_maps.reach(view, panel.language)
+        one, two = st.columns(2)
+        one.metric(panel.title("reach.most_name"), units.count(found.most[-1]))
+        two.metric(panel.title("reach.mean_name"), units.number(found.mean[-1], 4))
+        figure, alt = masks_picture.reach_chart_of(view, panel.language)
+        _plot(panel, group, figure, alt, panel.title("reach.chart"))
+        if found.settled is not None:
+            st.caption(panel.title("reach.settled", layers=found.settled))
+        st.markdown(panel.title("reach.words"))
+
+
+def _plot(panel: Panel, group: Group, figure: object, alt: str, label: str) -> None:
+    plot(
+        figure,  # type: ignore[arg-type]
+        key=f"masks.chart.{panel.settled.view.section}",
+        label=label,
+        alt=alt,
+        words=table(panel.language, "plot"),
+        height=CHART_HEIGHT,
+        group=group,
+        part=masks_picture.CHART,
+    )

@@ -1,0 +1,253 @@
+"""The masks page as a visitor meets it: every mask and section by link, hostile links, what is said and drawn."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from attnviz.knobs import Choice
+from attnviz.mask_view.settings import KNOBS, SECTIONS, mask_knobs, mod_knobs, other_knobs
+from attnviz.mask_view.view import settle
+from attnviz.masks import MASKS, dense
+from attnviz.score_mods import SCORE_MODS
+from attnviz.text import LANGUAGES, Refusal
+from pages.ui import masks_picture
+from pages.ui.heatmap.frame import MASKED, NO_KEY, TOP, unpack
+from pages.ui.translate import say
+from tests.pages import ROUTER, check, component, go, keys, link, plain, said, shown, widgets
+
+MAIN = "masks.main.mask"
+
+
+def visit(lang: str = "en", **settings: str) -> AppTest:
+    """Open the masks page by a link."""
+    app = AppTest.from_file(str(ROUTER), default_timeout=120)
+    app.switch_page("masks.py")
+    return go(app, settings, lang)
+
+
+@pytest.fixture(scope="module")
+def app() -> AppTest:
+    """One visitor who opens one link after another."""
+    return visit()
+
+
+def allowed(app: AppTest, section: str = "mask") -> np.ndarray:
+    """Give which cells the large picture colours."""
+    return shown(app, f"masks.main.{section}")[1]["main"][0] <= TOP
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("mask", MASKS)
+def test_every_mask_by_link_with_its_own_controls(mask, language, app):
+    go(app, {"mask": mask, "length": "19"}, language)
+    assert not app.error and not [w for w in app.warning if "19" in plain(w.value) and "was" in w.value]
+    view = settle({"mask": mask, "length": "19"}).view
+    grid = dense(view.build_mask(), 19, 19, batch=view.batch, heads=8)
+    assert (allowed(app) == grid[0, 0].numpy()).all()
+    assert {f"masks.{name}" for name in mask_knobs(mask)} <= keys(app)
+    assert MASKS[mask].help.say(language) in plain(said(app))
+    assert MASKS[mask].source in said(app)
+    gallery = shown(app, "masks.gallery")[0]
+    assert [entry["key"] for entry in gallery["parts"]["gallery"]["maps"]] == list(MASKS)
+    assert gallery["config"]["chosen"] == mask
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_section_says_what_it_shows(section, language, app):
+    go(app, {"section": section, "mask": "sliding_window"}, language)
+    assert not app.error and not app.warning
+    assert say(language, f"masks.words.{section}") in said(app)
+    assert app.caption[-1].value.count("https://") >= 5
+    assert {key for key in keys(app) if key.startswith("masks.main.")} <= {f"masks.main.{section}"}
+
+
+CHOICES = [(name, option) for name, knob in KNOBS.items() if isinstance(knob, Choice) for option in knob.options]
+
+
+@pytest.mark.parametrize(("name", "option"), CHOICES, ids=str)
+def test_every_choice_by_link(name, option, app):
+    go(app, {name: option}, "zh" if len(option) % 2 else "en")
+    assert not app.error
+    assert link(app) == ({} if option == KNOBS[name].default else {name: option})
+
+
+@pytest.mark.parametrize("other", MASKS)
+def test_every_second_mask_and_its_controls(other, app):
+    go(app, {"join": "and", "other": other})
+    assert {f"masks.{name}" for name in other_knobs(other)} <= keys(app)
+    view = settle({"join": "and", "other": other}).view
+    assert (allowed(app) == dense(view.build_mask(), 32, 32, batch=view.batch, heads=8)[0, 0].numpy()).all()
+
+
+@pytest.mark.parametrize("mod", SCORE_MODS)
+def test_case_18_a_score_change_is_seen_alone_and_with_the_mask(mod, app):
+    """https://github.com/meta-pytorch/attention-gym/issues/29: ALiBi or soft-cap together with a mask."""
+    go(app, {"score_mod": mod})
+    assert {f"masks.{name}" for name in mod_knobs(mod)} <= keys(app)
+    assert ("masks.change" in keys(app)) == (mod != "none")
+    if mod != "none":
+        header, codes = shown(app, "masks.change")
+        assert [entry["key"] for entry in header["parts"]["change"]["maps"]] == ["change", "together"]
+        alone, together = codes["change"]
+        assert (alone <= TOP).all() and (together == MASKED).sum() == 32 * 31 / 2
+
+
+HOSTILE = {
+    "mask": ({"mask": "veil"}, "mask must be one of full, causal"),
+    "section": ({"section": "<b>"}, "section must be one of mask, blocks, reach"),
+    "rule": ({"mask": "own", "rule": "__import__('os')"}, "rule: at character 1, \"__import__('os')\" is not allowed"),
+    "power": ({"mask": "own", "rule": "9**9**9 > q_idx"}, "the exponent must be a whole number from 0 to 52"),
+    "markup": ({"mask": "own", "rule": "<script>alert(1)</script>"}, "cannot be read"),
+    "flood": ({"mask": "own", "rule": "q_idx<" * 4000}, "text of at most 240 characters"),
+    "length": ({"length": "-1"}, "length must be a whole number from 1 to 131,072, got '-1'"),
+    "cell": ({"cell": "1,2,3"}, "cell must be whole numbers"),
+    "unknown": ({"d_k": "64"}, "'d_k' is not a setting of this page."),
+    "foreign": ({"window": "3"}, None),
+    "other": ({"join": "and", "other": "padding", "other_lengths": "x"}, "other_lengths"),
+    "mod": ({"score_mod": "softcap", "cap": "nan"}, "must be a number from 0.1"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_bad_value_is_named_once_and_literally(name, app):
+    settings, words = HOSTILE[name]
+    go(app, settings)
+    if words is None:  # a setting of a mask that is not chosen is merely left out
+        assert not app.warning and link(app) == {}
+        return
+    (warning,) = app.warning
+    assert words in plain(warning.value) and len(warning.value) < 1500
+    assert not re.search(r"(?<!\\)[<$\[*]", warning.value)
+    assert MAIN in keys(app)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_grid_that_is_too_large_is_refused_and_the_page_stays_alive(language, app):
+    go(app, {"length": "131072", "mask": "full"}, language)
+    (error,) = app.error
+    assert "131,072" in error.value and MAIN not in keys(app)
+    assert say(language, "masks.words.title") in said(app) and "masks.length" in keys(app)
+    go(app, {"length": "600", "section": "reach"}, language)
+    assert len(app.error) == 1 and "512" in app.error[0].value
+    go(app, {}, language)
+    assert not app.error and MAIN in keys(app)
+
+
+def test_a_long_map_is_pooled_and_its_numbers_are_exact(app):
+    go(app, {"mask": "sliding_window", "window": "8", "length": "4096"})
+    entry = shown(app, MAIN)[0]["parts"]["main"]["maps"][0] if shown(app, MAIN)[0]["parts"]["main"]["maps"] else None
+    assert entry is None or entry["pool"] == [4, 4]
+    values = {metric.label: metric.value for metric in app.metric}
+    assert values["Pairs"] == "32,740"
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_sequence_of_the_batch_is_selected(side, app):
+    for sequence, length in enumerate((20, 32, 9)):
+        go(app, {"mask": "padding", "side": side, "sequence": str(sequence)})
+        assert allowed(app).sum(1).tolist() == [length] * 32
+        assert allowed(app)[0].tolist()[0 if side == "right" else -1]
+    assert widgets(app)["masks.sequence"] == 2
+    app.number_input(key="masks.sequence").set_value(0)
+    check(app.run())
+    assert allowed(app).sum() == 20 * 32 and "sequence" not in link(app)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_rows_without_a_key_are_counted_drawn_and_said(language, app):
+    go(app, {"mask": "causal", "length": "6", "key_length": "4", "align": "bottom_right"}, language)
+    codes = shown(app, MAIN)[1]["main"][0]
+    assert (codes[:2] == NO_KEY).all() and not (codes[2:] == NO_KEY).any()
+    assert plain(say(language, "masks.empty_warning", rows="2")) in plain(said(app))
+    go(app, {"mask": "causal"}, language)
+    assert not app.warning
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_selected_cell_says_why_with_its_numbers_and_can_be_cleared(language, app):
+    go(app, {"mask": "sliding_window", "window": "3", "cell": "7,4"}, language)
+    text = plain(said(app))
+    assert say(language, "masks.why.may_not", query=7, target=4) in text
+    assert ":red[✗] `kv_idx > q_idx - 3`: 4 > 4" in text and ":green[✓] `kv_idx <= q_idx`: 4 <= 7" in text
+    app.button(key="masks.clear").click()
+    check(app.run())
+    assert "cell" not in link(app) and say(language, "masks.why.hint") in said(app)
+
+
+def test_a_joined_pair_says_both_reasons(app):
+    go(app, {"join": "or", "other": "padding", "cell": "3,9", "invert": "1"})
+    text = plain(said(app))
+    assert "**Causal**" in text and "**Padding**" in text and "kv_idx < 20" in text
+    assert say("en", "masks.why.or") in text and say("en", "masks.why.invert") in text
+    assert "Query 3 may not attend to key 9." in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_skipping_is_timed_on_request_and_forgotten_with_the_settings(language):
+    fresh = visit(language, section="blocks", mask="sliding_window", length="64", tile="16")
+    assert not [m for m in fresh.markdown if "×**" in m.value or "倍**" in m.value]
+    fresh.button(key="masks.measure").click()
+    check(fresh.run())
+    assert [m for m in fresh.markdown if "×**" in m.value or "倍**" in m.value]
+    go(fresh, {"section": "blocks", "mask": "causal", "length": "64", "tile": "16"}, language)
+    assert not [m for m in fresh.markdown if "×**" in m.value or "倍**" in m.value]
+    go(fresh, {"section": "blocks", "length": "4096", "tile": "8"}, language)
+    fresh.button(key="masks.measure").click()
+    check(fresh.run())
+    assert len(fresh.error) == 1 and "2,048" in fresh.error[0].value
+
+
+# The live route
+
+
+@pytest.mark.parametrize("settings", [{}, {"mask": "padding", "sequence": "1"}, {"section": "blocks", "tile": "5"},
+                                      {"section": "reach", "mask": "dilated"}, {"score_mod": "alibi"}])  # fmt: skip
+def test_the_page_and_the_live_route_draw_the_same(settings, app):
+    go(app, settings)
+    header, codes = unpack(masks_picture.frame(settings | {"lang": "en"}))
+    section = settings.get("section", "mask")
+    own, own_codes = shown(app, f"masks.main.{section}")
+    assert header["parts"]["main"] == own["parts"]["main"] | {"maps": header["parts"]["main"]["maps"]}
+    assert (codes["main"][0] == own_codes["main"][0]).all()
+    assert set(codes) == {"gallery", "main", *(("change",) if "score_mod" in settings else ())}
+    if section in ("mask", "reach"):
+        figure = json.loads(component(app, f"masks.chart.{section}").proto.json)["figure"]
+        assert header["figures"]["chart"] == json.loads(figure)
+
+
+def test_a_cell_is_said_in_words():
+    def ask(**params: str) -> object:
+        return masks_picture.cell({"lang": "en", "map": "mask", **params})["value"]
+
+    assert (ask(row="5", col="5"), ask(row="5", col="6")) == ("may attend", "")
+    assert ask(section="blocks", tile="8", row="1", col="1") == "partial: 36 of 64 pairs"
+    assert ask(section="blocks", tile="8", row="3", col="0") == "full: all 64 pairs"
+    assert ask(section="blocks", tile="8", row="0", col="3") == "empty: none of 64 pairs"
+    reach = {"section": "reach", "mask": "sliding_window", "window": "3", "row": "9", "col": "5"}
+    assert (ask(**reach), ask(**reach, layers="1")) == ("after layer 2", "")
+    alone = masks_picture.cell({"score_mod": "alibi", "part": "change", "map": "change", "row": "5", "col": "9"})
+    assert float(str(alone["value"])) == pytest.approx(-4 * 0.5, abs=1e-5)
+    together = masks_picture.cell({"score_mod": "alibi", "part": "change", "map": "together", "row": "5", "col": "9"})
+    assert (together["value"], together["state"]) == ("", 1)
+
+
+@pytest.mark.parametrize("params", [{"row": "99", "col": "0"}, {"row": "x", "col": "0"}, {"part": "gallery", "row": "0",
+                                    "col": "0"}, {"mask": "own", "rule": "(", "row": "0", "col": "0"}])  # fmt: skip
+def test_a_cell_that_is_not_there_is_refused(params):
+    with pytest.raises(Refusal):
+        masks_picture.cell(params)
+
+
+def test_a_region_of_a_long_mask_is_sharper():
+    given = {"mask": "causal", "length": "4096", "part": "main", "map": "mask", "rows": "100-164", "cols": "90-170"}
+    header, codes = unpack(masks_picture.frame(given))
+    entry = header["parts"]["main"]["maps"][0]
+    assert (entry["rows"], entry["cols"], entry["pool"]) == (64, 80, [1, 1])
+    assert ((codes["main"][0] <= TOP) == np.tri(64, 80, 10, dtype=bool)).all()
+    for bad in ({"rows": "9-2"}, {"rows": "0-99999"}, {"part": "gallery"}, {"section": "blocks"}):
+        with pytest.raises(Refusal):
+            masks_picture.frame(given | bad)
