@@ -58,6 +58,17 @@ def wait_idle(page: Page, timeout: float = WAIT_MS) -> None:
     page.wait_for_function(IDLE, timeout=timeout, polling=50)
 
 
+def go_to(page: Page, path: str) -> None:
+    """Go to another page by the navigation at the top, whose sections open when clicked."""
+    link = page.locator(f'[data-testid^="stTopNav"][href$="/{path}"]')
+    for section in page.get_by_test_id("stTopNavSection").all():
+        if link.count():
+            break
+        section.click()
+        link.or_(page.get_by_test_id("stTopNavDropdownLink")).first.wait_for()
+    link.click()
+
+
 @dataclass
 class Tab:
     """Hold one opened page, its connections to the server and what it complained about."""

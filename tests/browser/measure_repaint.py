@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from playwright.sync_api import Browser, Response, sync_playwright
 
 from pages import entries
-from tests.browser.driver import launch, open_tab, wait_idle
+from tests.browser.driver import go_to, launch, open_tab, wait_idle
 from tests.browser.server import Server
 from tests.browser.timing import PROBE, Watched, median_p95
 
@@ -162,8 +162,7 @@ class Bench:
         times = []
         for key in [*keys[1:], keys[0]] * 2:
             tab.page.evaluate("attnvizProbe.watchPage()")
-            link = tab.page.locator(f'[data-testid^="stTopNavLink"][href$="/{"" if key == keys[0] else key}"]').first
-            link.click()
+            go_to(tab.page, "" if key == keys[0] else key)
             tab.page.wait_for_timeout(300)
             wait_idle(tab.page)
             times.append(float(tab.page.evaluate("attnvizProbe.touched - attnvizProbe.release")))
