@@ -44,7 +44,7 @@ PATHS: Mapping[str, tuple[Step, ...]] = MappingProxyType(
             Step("by_hand", "attention", {"input": "worked", "cell": "0,2,1"}),
             Step("saturation", "saturation", _NONE),
             Step("masks", "masks", _NONE),
-            Step("lookup", "attention", {"head": "0", "stage": "scores", "cell": "0,6,1"}),
+            Step("lookup", "attention", {"head": "0", "stage": "scores", "cell": "0,6,3"}),
             Step("collapse", "attention", {"text": SENTENCE, "scale": "one", "d_k": "256", "head": "0"}),
         ),
         "engineer": (
