@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
-from attnviz import home_view, view
+from attnviz import device, home_view, units, view
 from attnviz.settings import every_name
 from attnviz.text import LANGUAGES, Refusal
 from pages import entries, keys
@@ -117,7 +118,10 @@ def test_every_link_of_the_page_is_a_page_with_settings_and_keeps_the_language(l
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_machine_is_named(language):
     words = plain(said(home(language)))
-    assert "PyTorch" in words and "cpu" in words and "float32" in words and "GiB" in words
+    assert f"PyTorch {torch.__version__}" in words
+    for name in device.present():
+        assert f"{name}" in words and device.model(name) in words and ", ".join(device.dtypes(name)) in words
+        assert units.binary_bytes(device.total_bytes(name)) in words
 
 
 def test_a_clicked_miniature_opens_its_view():
