@@ -161,6 +161,8 @@ def check(view: View, free_bytes: int | None = None) -> Prediction:
         prediction = predict(candidate)
         return prediction.total <= most and prediction.effort <= most_flops
 
+    if view.compare != "now" and view.pinned is not None:
+        check(view.pinned, free)
     if fits(view):
         return predict(view)
     size = _largest(lambda length: fits(_resized(view, length)), view.length)

@@ -1,15 +1,17 @@
 """The settings of the attention view, in the order of its controls; masks and other choices add their own knobs."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
-from attnviz import config, device, inputs
+from attnviz import config, device, inputs, pins
 from attnviz.backends import BACKENDS
 from attnviz.knobs import Choice, Flag, Integer, Knob, Lengths, Number, Words
 from attnviz.masks import MASKS
 from attnviz.masks.token_knobs import MOST_TOKENS
 from attnviz.positions import POSITIONS
+from attnviz.registry import Registry
 from attnviz.score_mods import SCORE_MODS
 from attnviz.stage_list import STAGES
 from attnviz.text import Text, same
@@ -177,6 +179,17 @@ _PICTURE = (
         options={"max": Text("maximum", "最大值"), "mean": Text("mean", "平均值")},
     ),
     Lengths("cell", Text("Selected cell", "选中的格"), (0,), high=MOST_TOKENS, most=3),
+    Choice(
+        "compare",
+        Text("Shown", "显示"),
+        "now",
+        options={
+            "now": Text("now", "当前"),
+            "pinned": Text("pinned", "已固定"),
+            "difference": Text("now − pinned", "当前 − 固定"),
+        },
+    ),
+    Words("pin", Text("Pinned settings", "固定的设置"), "", most=pins.MOST_LETTERS),
 )
 
 KNOBS: Mapping[str, Knob] = MappingProxyType(
@@ -198,6 +211,25 @@ def own_knobs(choice: str, key: str) -> dict[str, Knob]:
         key: Key of its entry.
     """
     return {f"{choice}_{knob.name}" if knob.name in KNOBS else knob.name: knob for knob in OWNERS[choice][key].knobs}
+
+
+@dataclass(frozen=True)
+class Role:
+    """Name one of the three places of attention in a transformer, and the settings that make it."""
+
+    key: str
+    label: Text
+    settings: Mapping[str, str]
+
+
+ROLES: Registry[Role] = Registry(
+    "role",
+    (
+        Role("encoder", Text("encoder", "编码器"), {"attention": "self", "mask": "full"}),
+        Role("decoder", Text("decoder", "解码器"), {"attention": "self", "mask": "causal"}),
+        Role("cross", Text("cross", "交叉"), {"attention": "cross", "mask": "full"}),
+    ),
+)
 
 
 def mask_knobs(mask: str) -> dict[str, Knob]:

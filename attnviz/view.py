@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import cast
 
 from attnviz import device as devices
-from attnviz import inputs
+from attnviz import inputs, pins
 from attnviz.knobs import Integer, Value
 from attnviz.masks import MASKS, Mask
 from attnviz.masks.token_knobs import TOKENS
@@ -41,6 +41,7 @@ _FOLLOWS = Text(
 _HEAD = Text(
     "head {got} does not exist among {heads} heads; showing all.", "共 {heads} 个头，没有第 {got} 个；改为显示全部。"
 )
+_PIN = Text("The pinned settings are dropped: {why}", "已取消固定：{why}")
 _CELL = Text("cell {got} lies outside the map; nothing is selected.", "选中的格 {got} 在图外，已取消选择。")
 _NO_VECTORS = Text(
     "position {got} is added to token vectors, and the worked example has none; using {used}.",
@@ -85,6 +86,8 @@ class View:
     own_range: bool
     reduce: str
     cell: tuple[int, ...]
+    compare: str
+    pin: str
 
     @property
     def factor(self) -> float:
@@ -100,6 +103,16 @@ class View:
     def variant(self) -> str:
         """Key of the variant that this number of KV heads makes."""
         return variant_key(self.heads, self.kv_heads)
+
+    @property
+    def pinned(self) -> "View | None":
+        """The view that was pinned, drawn as this one is; None where nothing is pinned."""
+        if not self.pin:
+            return None
+        drawing = (
+            (name, KNOBS[name].write(getattr(self, name))) for name in ("stage", "head", "log", "own_range", "reduce")
+        )
+        return _pinned(self.pin, tuple(drawing))
 
     def build_mask(self) -> Mask:
         """Build the mask with its settings."""
@@ -168,12 +181,33 @@ def settle(given: Mapping[str, object]) -> Settled[View]:
         if name not in reader.values:
             reader.read(name, knob, () if name == "cell" else None)
     _fit(reader)
+    _check_pin(reader)
     fields = {name: reader.values[name] for name in KNOBS}
     view = View(**fields, **own)  # type: ignore[arg-type]
     if view.stage not in view.stages:
         reader.follow("stage", "weights", _STAGE)
         view = replace(view, stage="weights")
     return reader.settled(view)
+
+
+@lru_cache(maxsize=16)
+def _pinned(pin: str, drawing: tuple[tuple[str, str], ...]) -> View:
+    return settle(pins.read(pin) | dict(drawing)).view
+
+
+def _check_pin(reader: Reader) -> None:
+    """Drop a pin that cannot be read; without one there is nothing to compare with."""
+    pin = cast("str", reader.values["pin"])
+    if pin:
+        try:
+            problems = list(settle(pins.read(pin)).problems)
+        except Refusal as refusal:
+            problems = [refusal.text]
+        if problems:
+            reader.problems.append(_PIN.fill(why=problems[0]))
+            reader.values["pin"] = ""
+    if not reader.values["pin"]:
+        reader.values["compare"] = reader.defaults["compare"]
 
 
 def _read_lengths(reader: Reader) -> None:

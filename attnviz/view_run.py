@@ -114,7 +114,9 @@ def _census(view: View) -> Census:
 
 def _bare(view: View) -> View:
     """Give the view without what only concerns drawing."""
-    return replace(view, stage="weights", head="all", log=False, own_range=False, reduce="max", cell=())
+    return replace(
+        view, stage="weights", head="all", log=False, own_range=False, reduce="max", cell=(), compare="now", pin=""
+    )
 
 
 def make_config(view: View) -> GroupedConfig:

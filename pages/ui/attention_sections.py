@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from attnviz.settings import mask_knobs
+from attnviz.settings import ROLES, mask_knobs
 from pages.ui import attention_picture, attention_row, attention_rules
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
@@ -19,6 +19,8 @@ def side_controls(panel: Panel) -> None:
     """Draw the controls that no one drags while looking at the picture."""
     view = panel.settled.view
     with st.sidebar:
+        roles = {key: (role.label.say(panel.language), role.settings) for key, role in ROLES.items()}
+        panel.bundle("role", panel.title("role"), roles)
         st.subheader(panel.title("group.input"), anchor=False)
         panel.control("input", bare=True)
         if view.input == "sentence":

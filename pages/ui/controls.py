@@ -170,6 +170,33 @@ class Panel:
             **limits,
         )
 
+    def bundle(self, key: str, label: str, bundles: Mapping[str, tuple[str, Mapping[str, str]]]) -> None:
+        """Draw options side by side, each of which sets several settings at once; the one that holds is marked.
+
+        Args:
+            key: Key of the control within the page.
+            label: Its label.
+            bundles: Key of the option → its label and the settings that it makes, as a link carries them.
+        """
+        own = self._key(key)
+        values, knobs = self.settled.values, self.settled.knobs
+        holds = (
+            option
+            for option, (_, settings) in bundles.items()
+            if all(knobs[name].write(values[name]) == text for name, text in settings.items())
+        )
+        st.session_state[own] = next(holds, None)
+
+        def change() -> None:
+            # A second click on the one that holds takes the choice away; nothing else changes then.
+            chosen = st.session_state[own]
+            if chosen is not None:
+                st.session_state[self._store] |= bundles[chosen][1]
+
+        st.segmented_control(
+            label, list(bundles), format_func=lambda option: bundles[option][0], key=own, on_change=change
+        )
+
     def write_link(self) -> None:
         """Mirror the settings in the address."""
         link.write(self.page, self.settled.link())

@@ -23,6 +23,7 @@ _STYLE = """<style>
 [data-testid="stMainBlockContainer"] h1 { padding: 0; font-size: 1.9rem; }
 [data-testid="stSidebar"] { min-width: 16rem; max-width: 17.5rem; }
 [data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
+[data-testid="stSidebar"] [data-testid="stButtonGroup"] button { padding-inline: 0.7rem; }
 [data-testid="stSidebarUserContent"] h3 { padding-bottom: 0; }
 @media (max-width: 640px) { [data-testid="stMainBlockContainer"] { padding: 4.25rem 1rem 3rem; } }
 @media (prefers-reduced-motion: reduce) { * { animation-duration: 0.01ms !important; transition: none !important; } }
