@@ -1,6 +1,5 @@
 """Stages of a call as arrays to draw: any region, pooled where it is larger than the screen."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -63,12 +62,12 @@ class _Windows:
 
     Args:
         pool: Rows and columns per window.
-        op: ``max`` or ``sum``.
+        op: ``max``, ``sum``, or ``extreme`` for the value farthest from 0 whatever its sign.
     """
 
     def __init__(self, pool: tuple[int, int], op: str):
         (self._size, self._width), self._op = pool, op
-        self._reduce = torch.amax if op == "max" else torch.sum
+        self._reduce = {"max": torch.amax, "sum": torch.sum, "extreme": _extreme}[op]
         self._done: list[Tensor] = []
         self._open: Tensor | None = None
         self._held = 0
@@ -87,7 +86,7 @@ class _Windows:
 
     def _join(self, part: Tensor, rows: int) -> None:
         if self._open is not None:
-            part = torch.maximum(self._open, part) if self._op == "max" else self._open + part
+            part = self._open + part if self._op == "sum" else self._reduce(torch.stack((self._open, part)), 0)
         self._open, self._held = part, self._held + rows
         if self._held == self._size:
             self._close()
@@ -108,6 +107,12 @@ class _Windows:
         return self._done[0] if len(self._done) == 1 else torch.cat(self._done, 1)
 
 
+def _extreme(cells: Tensor, dim: int, keepdim: bool = False) -> Tensor:
+    """Give the value farthest from 0 along an axis; NaN where there is one."""
+    high, low = cells.amax(dim, keepdim), cells.amin(dim, keepdim)
+    return torch.where(high < -low, low, high)
+
+
 class _Canvas:
     """Collect one request's maps from blocks of rows of any height, holding pooled rows only."""
 
@@ -116,7 +121,9 @@ class _Canvas:
         self.rows, self.cols = rows, cols
         self.pool = factors(rows[1] - rows[0], cols[1] - cols[0], request.max_side)
         self._op = "max" if request.reduce == "max" else "sum"
-        self._values = _Windows(self.pool, self._op)
+        # The largest of many signed values would be positive throughout.
+        signed = self._op == "max" and STAGES[request.stage].signed
+        self._values = _Windows(self.pool, "extreme" if signed else self._op)
         self._counts = _Windows(self.pool, self._op)
         self._keyed = _Windows((self.pool[0], 1), "max")
         self._masked = False
@@ -140,8 +147,7 @@ class _Canvas:
             self._no_key_rows = self._no_key_rows + (keyed == 0).sum((1, 2)).cpu()
             bits = bits[..., self.cols[0] : self.cols[1]]
             if self.request.stage != "weights":  # those are 0 there already, and never below
-                fill = -math.inf if self._op == "max" else 0.0
-                values = torch.where(allowed[..., self.cols[0] : self.cols[1]], values, fill)
+                values = torch.where(allowed[..., self.cols[0] : self.cols[1]], values, 0.0)
             self._counts.add(bits if self._op == "max" else bits.to(torch.float32))
         elif self._op == "sum":
             self._counts.add(torch.ones(1, values.shape[1], values.shape[2], device=values.device))

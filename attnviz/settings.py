@@ -176,7 +176,7 @@ _PICTURE = (
         "reduce",
         Text("Pooling of long maps", "长图的汇聚方式"),
         "max",
-        options={"max": Text("maximum", "最大值"), "mean": Text("mean", "平均值")},
+        options={"max": Text("farthest from 0", "绝对值最大"), "mean": Text("mean", "平均值")},
     ),
     Lengths("cell", Text("Selected cell", "选中的格"), (0,), high=MOST_TOKENS, most=3),
     Choice(

@@ -76,7 +76,7 @@ def changes(call: Call) -> dict[str, object]:
 
 
 def pooled(part: Whole, pool: tuple[int, int], reduce: str) -> tuple[np.ndarray, np.ndarray]:
-    """Pool cell by cell: a cell is the largest or the mean of those of its cells that count."""
+    """Pool cell by cell: a cell is the one farthest from 0 or the mean of those of its cells that count."""
     heads, height, width = part.values.shape
     shape = (heads, math.ceil(height / pool[0]), math.ceil(width / pool[1]))
     values, state = np.zeros(shape), np.full(shape, VALUE, dtype=np.uint8)
@@ -85,7 +85,7 @@ def pooled(part: Whole, pool: tuple[int, int], reduce: str) -> tuple[np.ndarray,
         cols = slice(c * pool[1], (c + 1) * pool[1])
         seen = part.values[h, rows, cols][part.counts[h, rows, cols]]
         if len(seen):
-            values[h, r, c] = seen.max() if reduce == "max" else seen.mean()
+            values[h, r, c] = max(seen, key=abs) if reduce == "max" else seen.mean()
         else:
             state[h, r, c] = MASKED if part.has_key[h, rows].any() else NO_KEY
     return values, state
