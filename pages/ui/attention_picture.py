@@ -1,31 +1,24 @@
 """The attention view as grids of maps with their words: what the page shows and what the live route sends."""
 
-import json
 from collections.abc import Mapping
-from functools import lru_cache
+from dataclasses import replace
 
 import numpy as np
 
 from attnviz import guard, pictures, stages, units
 from attnviz.backends import BACKENDS
-from attnviz.pictures import Picture
 from attnviz.stage_list import STAGES
 from attnviz.stages import Fused
 from attnviz.text import Refusal, Text
 from attnviz.view import View, settle
 from attnviz.view_run import run
-from pages.ui import attention_rules
-from pages.ui.heatmap.frame import MOST_BYTES, Axis, Grid, Map, pack
+from pages.ui import attention_compare, attention_rules
+from pages.ui.attention_compare import Large
+from pages.ui.attention_requests import MAIN, STRIP, map_keys, names, requests, strip_head
+from pages.ui.heatmap.frame import Axis, Grid, Map, pack
 from pages.ui.translate import say
 
 FIGURE = "attention"
-MAIN, STRIP = "main", "stages"
-STRIP_SIDE = 64
-MAIN_CELLS = 1024 * 1024
-# What a frame holds besides codes and names: the description of each map, settings with caption, words of the page.
-MAP_BYTES, SETTING_BYTES, PAGE_BYTES = 512, 2_000, 12_000
-# Names that would take more than this are left out; the maps then show indices.
-NAME_BYTES = 600_000
 _OF_CELL = ("lang", "part", "map", "row", "col")
 _OF_REGION = ("lang", "part", "map", "rows", "cols")
 
@@ -33,78 +26,35 @@ _REGION = Text("{name} must be two whole numbers start-stop inside the map, got 
                "{name} 应为图内的两个整数 start-stop，收到的是 {value}。")  # fmt: skip
 _INDEX = Text("{name} must be a whole number from 0 to {high}, got {value}.",
               "{name} 应为 0 到 {high} 之间的整数，收到的是 {value}。")  # fmt: skip
+_NOTHING = Text("There is nothing to compare with the pinned settings here.", "这里没有可与固定设置比较的内容。")
 _ONE_OF = Text("{name} must be one of {options}, got {value}.", "{name} 应为以下之一：{options}，收到的是 {value}。")
 
 
-def map_keys(view: View) -> tuple[str, ...]:
-    """Give the keys of the main picture's maps: one for each head drawn, or the average."""
-    return ("mean",) if view.head == "mean" else tuple(str(head) for head in view.drawn_heads)
-
-
-def strip_head(view: View) -> int:
-    """Give the head whose stages the strip shows: the selected cell's, else the one drawn, else the first."""
-    if view.cell:
-        return view.cell[0]
-    return view.drawn_heads[0] if view.head not in ("all", "mean") else 0
-
-
-def _side(view: View, maps: int) -> int:
-    """Give the largest side of a main map, so that all maps, their names and the strip stay within one message."""
-    settings = _json_bytes((view.text, view.context)) + SETTING_BYTES
-    # The route sends the strip along; the page sends its words, and the settings once more, but the strip apart.
-    beside = max(len(view.stages) * (2 * STRIP_SIDE**2 + MAP_BYTES), PAGE_BYTES + settings)
-    names = sum(map(_json_bytes, set(_names(view).values())))
-    room = MOST_BYTES - beside - settings - names - maps * MAP_BYTES
-    return max(16, min(pictures.MAX_SIDE, int((min(MAIN_CELLS, room // 2) / maps) ** 0.5)))
-
-
-def _names(view: View) -> dict[str, tuple[str, ...]]:
-    """Give the tokens of both sides by dimension; none for random input and where they are too much for a message."""
-    found = {dim: tokens for dim in ("query", "key") if (tokens := view.tokens(dim)) is not None}
-    return found if sum(map(_json_bytes, found.values())) <= NAME_BYTES else {}
-
-
-@lru_cache(maxsize=8)
-def _json_bytes(words: tuple[str, ...]) -> int:
-    return len(json.dumps(words, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-
-
-def requests(view: View) -> list[pictures.Request]:
-    """List the pictures of a view: the large one, then every stage of one head."""
-    heads, average = view.drawn_heads, view.head == "mean"
-    side = _side(view, 1 if average else len(heads))
-    main = pictures.Request(view.stage, heads, side, view.reduce, average=average)
-    # The largest of many signed values is positive: a thumbnail of them would show one colour.
-    reduces = {key: "mean" if STAGES[key].signed else "max" for key in view.stages}
-    return [main, *(pictures.Request(key, (strip_head(view),), STRIP_SIDE, reduces[key]) for key in view.stages)]
-
-
 def _axis(view: View, dim: str, span: tuple[int, int], language: str) -> Axis:
-    names = _names(view).get(dim)
-    tokens = None if names is None else names[span[0] : span[1]]
+    named = names(view).get(dim)
+    tokens = None if named is None else named[span[0] : span[1]]
     return Axis(dim, say(language, f"attention.axis.{dim}"), span[1] - span[0], span[0], tokens)
 
 
-def _maps(
-    view: View, picture: Picture, keys: tuple[str, ...], titles: tuple[str, ...], language: str
-) -> tuple[Map, ...]:
+def _maps(large: Large, titles: tuple[str, ...], language: str) -> tuple[Map, ...]:
     """Turn a picture's arrays into maps with axes, colours and ranges."""
+    view, keys, picture, signed = large
     stage, request = STAGES[picture.request.stage], picture.request
     assert request.rows is not None and request.cols is not None
     row_axis, col_axis = (
         _axis(view, dim, span, language) for dim, span in ((stage.rows, request.rows), (stage.cols, request.cols))
     )
-    log = view.log and not stage.signed
-    shared = _range(picture.values, picture.state, signed=stage.signed, log=log)
+    log = view.log and not signed
+    shared = _range(picture.values, picture.state, signed=signed, log=log)
     maps = []
     for index, (key, title) in enumerate(zip(keys, titles, strict=True)):
         values = picture.values[index]
         state = None if picture.state is None else picture.state[index]
-        low, high = _range(values, state, signed=stage.signed, log=log) if view.own_range else shared
+        low, high = _range(values, state, signed=signed, log=log) if view.own_range else shared
         maps.append(
             Map(
                 key, title, values, row_axis, col_axis, state, picture.pool, request.reduce,
-                "diverging" if stage.signed else "sequential", log, low, high,
+                "diverging" if signed else "sequential", log, low, high,
             )
         )  # fmt: skip
     return tuple(maps)
@@ -126,11 +76,13 @@ def _range(values: np.ndarray, state: np.ndarray | None, *, signed: bool, log: b
     return max(min(low, high / 10), high * 1e-12), high
 
 
-def title(view: View, head: int, language: str) -> str:
-    """Name one head's map, with the KV head it reads where heads share."""
+def _title(view: View, key: str, language: str) -> str:
+    """Name one map: the average, or a head with the KV head it reads where heads share."""
+    if key == "mean":
+        return say(language, "attention.mean", heads=view.heads)
     if view.kv_heads == view.heads:
-        return say(language, "attention.head", head=head)
-    return say(language, "attention.head_kv", head=head, kv=head // (view.heads // view.kv_heads))
+        return say(language, "attention.head", head=key)
+    return say(language, "attention.head_kv", head=key, kv=int(key) // (view.heads // view.kv_heads))
 
 
 def grids(view: View, language: str) -> dict[str, Grid]:
@@ -141,22 +93,40 @@ def grids(view: View, language: str) -> dict[str, Grid]:
         language: Language of the words.
     """
     call, ran = run(view)
-    drawn = pictures.draw(call, requests(view), ran)
-    main, *strip = drawn.pictures
-    if view.head == "mean":
-        titles: tuple[str, ...] = (say(language, "attention.mean", heads=view.heads),)
-    else:
-        titles = tuple(title(view, head, language) for head in view.drawn_heads)
-    caption = _caption(view, ran, drawn, language)
-    head = strip_head(view)
+    apart = view.compare != "now"
+    # One pass over the rows serves both grids, unless the large one is of other settings.
+    drawn = pictures.draw(call, requests(view)[1:] if apart else requests(view), ran)
+    strip = drawn.pictures if apart else drawn.pictures[1:]
     strip_maps = tuple(
-        _maps(view, picture, (key,), (STAGES[key].label.say(language),), language)[0]
+        _maps(Large(view, (key,), picture, STAGES[key].signed), (STAGES[key].label.say(language),), language)[0]
         for key, picture in zip(view.stages, strip, strict=True)
     )
-    return {
-        MAIN: Grid(_maps(view, main, map_keys(view), titles, language), caption, _alt(view, main, language)),
-        STRIP: Grid(strip_maps, "", say(language, "attention.strip_alt", head=head)),
-    }
+    if apart:
+        main = _compared(view, language)
+    else:
+        large = Large(view, map_keys(view), drawn.pictures[0], STAGES[view.stage].signed)
+        main = _large(large, _caption(view, ran, drawn, language), language)
+    return {MAIN: main, STRIP: Grid(strip_maps, "", say(language, "attention.strip_alt", head=strip_head(view)))}
+
+
+def _large(large: Large, caption: str, language: str) -> Grid:
+    titles = tuple(_title(large.view, key, language) for key in large.keys)
+    return Grid(_maps(large, titles, language), caption, _alt(large, language))
+
+
+def _compared(view: View, language: str) -> Grid:
+    """Give the pinned picture, or the difference to it; one sentence where there is nothing to compare."""
+    if not attention_compare.keys(view):
+        missing = say(language, "attention.compare.missing")
+        return Grid((), missing, missing)
+    large = attention_compare.large(view)
+    changed = " · ".join(attention_compare.changed(view, language)) or say(language, "attention.compare.same")
+    if view.compare == "pinned":
+        return _large(large, say(language, "attention.compare.pinned", changed=changed), language)
+    values = large.picture.values
+    finite = values[np.isfinite(values)]
+    most = f"{np.abs(finite).max():.4g}" if finite.size else "–"
+    return _large(large, say(language, "attention.compare.difference", most=most, changed=changed), language)
 
 
 def _caption(view: View, ran: Fused | None, drawn: pictures.Drawn, language: str) -> str:
@@ -179,12 +149,13 @@ def _caption(view: View, ran: Fused | None, drawn: pictures.Drawn, language: str
     ) + "".join(f" · {label}" for label in attention_rules.labels(view, language))
 
 
-def _alt(view: View, picture: Picture, language: str) -> str:
+def _alt(large: Large, language: str) -> str:
     """Describe the large picture in words and numbers."""
+    picture = large.picture
     counted = np.isfinite(picture.values)
     if picture.state is not None:
         counted &= picture.state == stages.VALUE
-    stage, request = STAGES[view.stage], picture.request
+    stage, request = STAGES[picture.request.stage], picture.request
     assert request.rows is not None and request.cols is not None
     common = {
         "stage": stage.label,
@@ -206,7 +177,7 @@ def _alt(view: View, picture: Picture, language: str) -> str:
         low=f"{np.where(counted, picture.values, np.inf).min():.4g}",
         row=request.rows[0] + row * picture.pool[0],
         col=request.cols[0] + col * picture.pool[1],
-        head=map_keys(view)[index],
+        head=large.keys[index],
         empty=picture.no_key_rows,
     )
 
@@ -250,15 +221,11 @@ def _span(params: Mapping[str, str], name: str, length: int) -> tuple[int, int]:
 
 def _region(view: View, params: Mapping[str, str], language: str) -> Grid:
     """Give the main picture of a region, as exact as its size allows."""
-    call, ran = run(view)
-    whole = requests(view)[0]
-    rows, cols = call.extent(view.stage)
-    asked = pictures.Request(
-        whole.stage, whole.heads, whole.max_side, whole.reduce, whole.average,
-        _span(params, "rows", rows), _span(params, "cols", cols),
-    )  # fmt: skip
-    drawn = pictures.draw(call, [asked], ran)
-    return Grid(_maps(view, drawn.pictures[0], map_keys(view), map_keys(view), language), "", "")
+    if not attention_compare.keys(view):
+        raise Refusal(_NOTHING)
+    rows, cols = attention_compare.extent(view)
+    large = attention_compare.large(view, _span(params, "rows", rows), _span(params, "cols", cols))
+    return Grid(_maps(large, large.keys, language), "", "")
 
 
 def cell(params: Mapping[str, str]) -> dict[str, object]:
@@ -269,19 +236,23 @@ def cell(params: Mapping[str, str]) -> dict[str, object]:
     """
     view, _, _ = read(params, _OF_CELL)
     _check_part(params, (MAIN, STRIP))
-    strip = params.get("part") == STRIP
-    stage = params.get("map", "") if strip else view.stage
-    keys = view.stages if strip else map_keys(view)
-    if params.get("map") not in keys:
-        raise Refusal(_ONE_OF.fill(name="map", options=", ".join(keys), value=repr(params.get("map", "")[:40])))
-    call, ran = run(view)
-    row, col = (_index(params, *each) for each in zip(("row", "col"), call.extent(stage), strict=True))
-    heads = (strip_head(view),) if strip else view.drawn_heads if view.head == "mean" else (int(params["map"]),)
-    asked = pictures.Request(stage, heads, 1, "max", view.head == "mean" and not strip, (row, row + 1), (col, col + 1))
-    picture = pictures.draw(call, [asked], ran).pictures[0]
+    if params.get("part") == STRIP:
+        key = _one_of(params, "map", view.stages)
+        view = replace(view, stage=key, head=str(strip_head(view)), compare="now")
+    else:
+        _one_of(params, "map", attention_compare.keys(view))
+    row, col = (_index(params, *each) for each in zip(("row", "col"), attention_compare.extent(view), strict=True))
+    wanted = view.head if params.get("part") == STRIP else params["map"]
+    picture = attention_compare.large(view, (row, row + 1), (col, col + 1), wanted).picture
     state = stages.VALUE if picture.state is None else int(picture.state[0, 0, 0])
     return {"value": np.format_float_positional(picture.values[0, 0, 0], trim="-") if state == stages.VALUE else "",
             "state": state, "row": row, "col": col}  # fmt: skip
+
+
+def _one_of(params: Mapping[str, str], name: str, options: tuple[str, ...]) -> str:
+    if params.get(name) not in options:
+        raise Refusal(_ONE_OF.fill(name=name, options=", ".join(options), value=repr(params.get(name, "")[:40])))
+    return params[name]
 
 
 def _check_part(params: Mapping[str, str], parts: tuple[str, ...]) -> None:

@@ -4,15 +4,17 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
+from attnviz import pins
 from attnviz.settings import ROLES, mask_knobs
-from pages.ui import attention_picture, attention_row, attention_rules
+from attnviz.text import Refusal
+from pages.ui import attention_compare, attention_picture, attention_row, attention_rules, layout
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.heatmap import heatmap
 from pages.ui.translate import table
 
-PICTURE_HEIGHT = 420
-STRIP_HEIGHT = 420
+PICTURE_HEIGHT = 390
+STRIP_HEIGHT = 390
 
 
 def side_controls(panel: Panel) -> None:
@@ -111,7 +113,32 @@ def picture(panel: Panel, group: Group) -> None:
                 **common,
             )
     with right:
+        _pin(panel)
         attention_row.row(panel, group)
+
+
+def _pin(panel: Panel) -> None:
+    """Offer to set the view aside; once one is, to see it, and what changed since."""
+    view = panel.settled.view
+    if not view.pin:
+        st.button(
+            panel.title("pin"), icon=":material/keep:", help=panel.title("pin_help"), key="attention.pin_now",
+            on_click=_set_aside, args=(panel,),
+        )  # fmt: skip
+        return
+    panel.control("compare", segmented=True, bare=True)
+    again, away = st.columns(2)
+    again.button(panel.title("pin_again"), key="attention.pin_again", on_click=_set_aside, args=(panel,))
+    away.button(panel.title("unpin"), key="attention.unpin", on_click=lambda: panel.set("pin", None))
+    changed = " · ".join(attention_compare.changed(view, panel.language))
+    st.caption(layout.escape(changed) if changed else panel.title("pin_next"))
+
+
+def _set_aside(panel: Panel) -> None:
+    try:
+        panel.set("pin", pins.write(panel.settled.link(), panel.settled.view.length))
+    except Refusal as refused:
+        panel.remark(refused.text)
 
 
 def _selected(panel: Panel) -> Mapping[str, object] | None:

@@ -7,7 +7,7 @@ import streamlit as st
 
 from attnviz.knobs import Choice, Flag, Integer, Lengths, Number, Value, Words
 from attnviz.reading import Settled
-from attnviz.text import Refusal
+from attnviz.text import Refusal, Text
 from pages.ui import link
 from pages.ui.bus import Group
 from pages.ui.live_slider import live_slider
@@ -53,6 +53,10 @@ class Panel:
             said = fresh
             st.session_state[f"{self._store}.remarks"] = (settled_link, said)
         return [text.say(self.language) for text in said]
+
+    def remark(self, text: Text) -> None:
+        """Put a remark on the coming run's page: why what was just asked for was not done."""
+        st.session_state[f"{self._store}.remarks"] = (self.settled.link(), [text])
 
     def _key(self, name: str) -> str:
         return f"{self.page}.{name}"
