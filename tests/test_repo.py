@@ -89,3 +89,16 @@ def test_light_modules_load_no_torch(module):
     code = f"import sys, {module}; print(sorted({{'torch', 'streamlit'}} & set(sys.modules)))"
     answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "attnviz/figures").glob("*.py")), ids=name)
+def test_of_attnviz_figures_import_only_text_and_units(path):
+    known = ("attnviz.text", "attnviz.units", "attnviz.figures")
+    imported = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            imported |= {entry.name for entry in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0 and node.module
+            imported |= {f"{node.module}.{entry.name}" for entry in node.names}
+    assert {entry for entry in imported if entry.startswith("attnviz") and not entry.startswith(known)} == set()
