@@ -73,6 +73,23 @@ def test_the_back_button_is_news(browser):
     assert link.incoming("a") == {}
 
 
+def test_an_address_that_is_late_does_not_undo_a_control(browser):
+    run("a", {})
+    run("a", {"d_k": "9"})
+    browser.type()  # the browser asked for this run before it had heard of d_k
+    link.from_control()
+    assert run("a", {"d_k": "9", "heads": "2"}) is None
+    assert browser.query_params == {"d_k": "9", "heads": "2"}
+    browser.type(d_k="9")
+    assert link.incoming("a") == {"d_k": "9"}  # and the back button is news again
+
+
+def test_a_control_does_not_hide_the_first_link(browser):
+    browser.type(d_k="8")
+    link.from_control()
+    assert link.incoming("a") == {"d_k": "8"}
+
+
 def test_writing_what_stands_there_is_no_entry_in_the_history(browser):
     link.write("a", {"d_k": "9"})
     before = browser.query_params.writes

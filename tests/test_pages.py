@@ -161,6 +161,15 @@ def test_a_widget_writes_the_address_and_keeps_the_rest():
     assert "window" not in link(app) and "mask" not in link(app)
 
 
+@pytest.mark.parametrize("late", [{}, {"heads": "3"}])
+def test_an_address_that_lags_behind_undoes_nothing(late):
+    app = visit(heads="2")
+    app.query_params = {name: [value] for name, value in late.items()} | {"lang": ["en"]}
+    app.number_input(key="attention.seed").set_value(3)
+    check(app.run())
+    assert link(app) == {"heads": "2", "seed": "3"}
+
+
 def test_a_language_switch_keeps_every_control():
     settings = {"heads": "6", "kv_heads": "3", "d_k": "20", "mask": "padding", "lengths": "4", "scale": "custom",
                 "scale_value": "0.7", "dropout": "0.2", "backend": "flash", "cell": "1,2,1", "stage": "scores",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import streamlit as st
 
+from pages.ui import link
+
 _ROUTE = "live.route"
 _BUS = (Path(__file__).parent / "bus.js").read_text(encoding="utf-8")
 
@@ -18,6 +20,7 @@ def with_bus(script: str) -> str:
 
 def note_route(live: object) -> None:
     """Remember whether this session's browser reaches the live route; anything but True counts as no."""
+    link.from_control()  # called when a component sent something
     st.session_state[_ROUTE] = live is True
 
 

@@ -66,6 +66,7 @@ class Panel:
 
     def set(self, name: str, value: Value | None) -> None:
         """Put one setting into the session; None takes it back to its default."""
+        link.from_control()
         held = st.session_state[self._store]
         if value is None:
             held.pop(name, None)
@@ -74,10 +75,12 @@ class Panel:
 
     def reset(self) -> None:
         """Take every setting back to its default."""
+        link.from_control()
         st.session_state[self._store] = {}
 
     def _take(self, name: str) -> None:
         """Read a widget after its change; what cannot be read is named and changes nothing."""
+        link.from_control()
         raw = st.session_state[self._key(name)]
         if raw is None:
             return

@@ -13,6 +13,7 @@ from attnviz.text import LANGUAGES, Text
 
 LANGUAGE = "lang"
 _LANGUAGE = Text("lang must be one of {options}, got {value}.", "lang 应为以下之一：{options}，收到的是 {value}。")
+_OWN = "link.own"
 _SHARED = (LANGUAGE, "embed", "embed_options")
 
 
@@ -43,15 +44,22 @@ def problems() -> list[Text]:
 def incoming(page: str) -> dict[str, str] | None:
     """Give the address's settings if they came from outside since the last run, else None.
 
-    An empty address on arrival from another page keeps what the session holds: Streamlit clears the address there.
+    An empty address on arrival from another page keeps what the session holds: Streamlit clears the address there. A
+    run that a control began may carry the address from before the last write, which had not reached the browser yet.
     """
     current = _address()
+    own = st.session_state.pop(_OWN, False)
     arrived = st.session_state.get("link.page") != page
     st.session_state["link.page"] = page
     written = st.session_state.get(f"link.{page}")
-    if arrived and not current and written is not None:
+    if written is not None and (own or (arrived and not current)):
         return None
     return None if current == written else current
+
+
+def from_control() -> None:
+    """Note, before a run begins, that a control of the page began it: what the address then says is no news."""
+    st.session_state[_OWN] = True
 
 
 def write(page: str, settings: Mapping[str, str]) -> None:
@@ -65,5 +73,6 @@ def write(page: str, settings: Mapping[str, str]) -> None:
 
 def switch_language(chosen: str) -> None:
     """Set the language for this session and in the address; every other setting stays."""
+    from_control()
     st.session_state[LANGUAGE] = chosen
     st.query_params[LANGUAGE] = chosen
