@@ -8,30 +8,24 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from attnviz.knobs import Choice
-from attnviz.mask_view.settings import KNOBS, SECTIONS, mask_knobs, mod_knobs, other_knobs
+from attnviz.mask_view.export import export
+from attnviz.mask_view.settings import CONVENTIONS, FORMS, KNOBS, SECTIONS, mask_knobs, mod_knobs, other_knobs
 from attnviz.mask_view.view import settle
 from attnviz.masks import MASKS, dense
 from attnviz.score_mods import SCORE_MODS
 from attnviz.text import LANGUAGES, Refusal
 from pages.ui import masks_picture
-from pages.ui.heatmap.frame import MASKED, NO_KEY, TOP, unpack
+from pages.ui.heatmap.frame import MASKED, NAN, NO_KEY, TOP, unpack
 from pages.ui.translate import say
-from tests.pages import ROUTER, check, component, go, keys, link, plain, said, shown, widgets
+from tests.pages import check, component, go, keys, link, plain, said, shown, visit, widgets
 
 MAIN = "masks.main.mask"
-
-
-def visit(lang: str = "en", **settings: str) -> AppTest:
-    """Open the masks page by a link."""
-    app = AppTest.from_file(str(ROUTER), default_timeout=120)
-    app.switch_page("masks.py")
-    return go(app, settings, lang)
 
 
 @pytest.fixture(scope="module")
 def app() -> AppTest:
     """One visitor who opens one link after another."""
-    return visit()
+    return visit(page="masks")
 
 
 def allowed(app: AppTest, section: str = "mask") -> np.ndarray:
@@ -63,6 +57,8 @@ def test_every_section_says_what_it_shows(section, language, app):
     assert say(language, f"masks.words.{section}") in said(app)
     assert app.caption[-1].value.count("https://") >= 5
     assert {key for key in keys(app) if key.startswith("masks.main.")} <= {f"masks.main.{section}"}
+    assert len(app.get("code")) == (section == "code")  # only the section that is shown is computed
+    assert ("masks.plain" in keys(app)) == (section == "mask")
 
 
 CHOICES = [(name, option) for name, knob in KNOBS.items() if isinstance(knob, Choice) for option in knob.options]
@@ -73,6 +69,36 @@ def test_every_choice_by_link(name, option, app):
     go(app, {name: option}, "zh" if len(option) % 2 else "en")
     assert not app.error
     assert link(app) == ({} if option == KNOBS[name].default else {name: option})
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_code_on_the_page_is_the_one_that_is_run_elsewhere(form, language, app):
+    given = {"section": "code", "form": form, "mask": "sliding_window", "window": "5"}
+    go(app, given, language)
+    (block,) = app.get("code")
+    assert block.value.strip() == export(settle(given).view).strip()
+    assert say(language, f"masks.code.{form}") in said(app)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_every_comparison_is_drawn_by_page_and_route_alike(convention, app):
+    given = {"section": "conventions", "convention": convention}
+    go(app, given)
+    header, codes = unpack(masks_picture.frame(given))
+    for part in ("main", "difference"):
+        own, own_codes = shown(app, f"masks.ways.{part}.{convention}")
+        assert [entry["key"] for entry in own["parts"][part]["maps"]] == [
+            entry["key"] for entry in header["parts"][part]["maps"]
+        ]
+        assert all((a == b).all() for a, b in zip(own_codes[part], codes[part], strict=True))
+    nans = [(code == NAN).sum() for code in codes["main"]]
+    assert (sum(nans) > 0) == (convention == "fill")
+    first = header["parts"]["main"]["maps"][0]["key"]
+    answer = masks_picture.cell(given | {"part": "main", "map": first, "row": "5", "col": "4"})
+    assert float(str(answer["value"])) > 0
+    with pytest.raises(Refusal, match="map must be one of"):
+        masks_picture.cell(given | {"part": "main", "map": "nothing", "row": "5", "col": "4"})
 
 
 @pytest.mark.parametrize("other", MASKS)
@@ -188,7 +214,7 @@ def test_a_joined_pair_says_both_reasons(app):
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_skipping_is_timed_on_request_and_forgotten_with_the_settings(language):
-    fresh = visit(language, section="blocks", mask="sliding_window", length="64", tile="16")
+    fresh = visit(language, page="masks", section="blocks", mask="sliding_window", length="64", tile="16")
     assert not [m for m in fresh.markdown if "×**" in m.value or "倍**" in m.value]
     fresh.button(key="masks.measure").click()
     check(fresh.run())

@@ -24,6 +24,8 @@ SECTIONS = MappingProxyType(
         "mask": Text("Mask", "掩码"),
         "blocks": Text("Blocks", "分块"),
         "reach": Text("Reach", "可达范围"),
+        "conventions": Text("Conventions", "约定差异"),
+        "code": Text("Code", "代码"),
     }
 )
 JOINS = MappingProxyType(

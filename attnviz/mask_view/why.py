@@ -1,6 +1,7 @@
 """Why a pair may attend or not: the comparisons of the rule with the pair's own numbers."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -80,7 +81,9 @@ def why(view: View, query: int, key: int) -> Why:
 
 def code_of(view: View, name: str, settings: dict) -> str:
     """Give a mask's rule in PyTorch for the sequence that is drawn."""
-    if "lengths" in settings and name == "padding":
+    if name == "own":
+        settings = {"rule": re.sub(r"\bbatch\b", str(view.sequence), str(settings["rule"]))}
+    if name == "padding":
         settings = settings | {"lengths": (settings["lengths"][view.sequence],)}
     return MASKS[name].code(**settings)
 

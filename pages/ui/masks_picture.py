@@ -11,13 +11,13 @@ from attnviz.mask_view import guard, scores
 from attnviz.mask_view.survey import region, survey
 from attnviz.mask_view.view import View, settle
 from attnviz.text import Refusal, Text
-from pages.ui import masks_maps
+from pages.ui import masks_maps, masks_ways
 from pages.ui.heatmap.frame import Grid, pack
 from pages.ui.plot.spec import spec, with_figures
 from pages.ui.translate import say
 
 FIGURE = "masks"
-GALLERY, MAIN, CHANGE = "gallery", "main", "change"
+GALLERY, MAIN, CHANGE, DIFFERENCE = "gallery", "main", "change", "difference"
 CHART = "chart"
 _OF_CELL = ("lang", "part", "map", "row", "col")
 _OF_REGION = ("lang", "part", "map", "rows", "cols")
@@ -47,6 +47,8 @@ def grids(view: View, language: str) -> tuple[dict[str, Grid], dict[str, str]]:
     elif view.section == "reach":
         parts[MAIN] = masks_maps.reach(view, language)[0]
         figures[CHART] = reach_figure(view, language)
+    elif view.section == "conventions":
+        parts[MAIN], parts[DIFFERENCE] = masks_ways.weights(view, language), masks_ways.differences(view, language)
     return parts, figures
 
 
@@ -138,11 +140,12 @@ def cell(params: Mapping[str, str]) -> dict[str, object]:
         Refusal: For settings that cannot be read and cells outside the map.
     """
     view, language, _ = read(params, _OF_CELL)
-    answer = {MAIN: _CELLS[view.section], CHANGE: _change_cell}
+    answer = {MAIN: _CELLS.get(view.section), CHANGE: _change_cell, DIFFERENCE: _way_cell}
     part = params.get("part", MAIN)
-    if part not in answer:
+    work = answer.get(part)
+    if work is None:
         raise Refusal(_ONE_OF.fill(name="part", options=", ".join(answer), value=repr(part[:40])))
-    return answer[part](view, params, language)
+    return work(view, params, language)
 
 
 def _place(params: Mapping[str, str], sides: tuple[int, int]) -> tuple[int, int]:
@@ -197,4 +200,16 @@ def _reach_cell(view: View, params: Mapping[str, str], language: str) -> dict[st
     return {"value": value, "state": 0 if first else 1, "row": row, "col": col}
 
 
-_CELLS = {"mask": _mask_cell, "blocks": _tile_cell, "reach": _reach_cell}
+def _way_cell(view: View, params: Mapping[str, str], language: str) -> dict[str, object]:
+    found = masks_ways.compare(masks_ways.bare(view))
+    ways = {way.key: way for way in found.ways if way.weights is not None}
+    key = params.get("map", "")
+    if key not in ways:
+        raise Refusal(_ONE_OF.fill(name="map", options=", ".join(ways), value=repr(key[:40])))
+    row, col = _place(params, (found.allowed.shape[0], found.allowed.shape[1]))
+    values = ways[key].difference if params.get("part") == DIFFERENCE else ways[key].weights
+    assert values is not None
+    return {"value": f"{values[row, col]:.6g}", "state": 0, "row": row, "col": col}
+
+
+_CELLS = {"mask": _mask_cell, "blocks": _tile_cell, "reach": _reach_cell, "conventions": _way_cell}

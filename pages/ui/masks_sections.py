@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import streamlit as st
 
 from attnviz import units
+from attnviz.mask_view.export import export
 from attnviz.mask_view.settings import mask_knobs, mod_knobs, other_knobs
 from attnviz.masks import MASKS
-from pages.ui import layout, masks_details, masks_maps, masks_picture
+from pages.ui import layout, masks_details, masks_maps, masks_picture, masks_ways
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.heatmap import heatmap
@@ -83,7 +84,8 @@ def show(panel: Panel, group: Group) -> None:
             on_select=lambda chosen: _take_mask(panel, chosen),
         )
     with right:
-        {"mask": _mask, "blocks": _blocks, "reach": _reach}[view.section](panel, group, parts)
+        draw = {"mask": _mask, "blocks": _blocks, "reach": _reach, "conventions": masks_ways.show, "code": _code}
+        draw[view.section](panel, group, parts)
 
 
 def _take_mask(panel: Panel, chosen: Mapping[str, object] | None) -> None:
@@ -194,6 +196,14 @@ def _reach(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) 
         if found.settled is not None:
             st.caption(panel.title("reach.settled", layers=found.settled))
         st.markdown(panel.title("reach.words"))
+
+
+def _code(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) -> None:
+    """Show the mask as code."""
+    panel.control("form", segmented=True, bare=True)
+    view = panel.settled.view
+    st.markdown(panel.title(f"code.{view.form}"))
+    st.code(export(view), language="python")
 
 
 def _plot(panel: Panel, group: Group, figure: object, alt: str, label: str) -> None:

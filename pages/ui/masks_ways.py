@@ -1,0 +1,164 @@
+"""The conventions section: what each way makes of the mask, differences in colour and numbers, what libraries do."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import streamlit as st
+
+from attnviz import units
+from attnviz.mask_view.conventions import Comparison, Way, compare, corner_look, window_of
+from attnviz.mask_view.view import View
+from pages.ui import layout, masks_maps
+from pages.ui.bus import Group
+from pages.ui.controls import Panel
+from pages.ui.heatmap import heatmap
+from pages.ui.heatmap.frame import Grid, Map
+from pages.ui.translate import say, table
+
+HEIGHT = 340
+FLAT_HEIGHT = 270
+
+
+def bare(view: View) -> View:
+    """Give the view with nothing in it that a comparison does not depend on."""
+    return replace(masks_maps.bare(view), convention=view.convention, empty=view.empty, seed=view.seed)
+
+
+def weights(view: View, language: str) -> Grid:
+    """Give the weights of every way that gives any."""
+    found = compare(bare(view))
+    high = max((float(np.nan_to_num(values).max()) for _, values, _ in _drawn(found)), default=1.0) or 1.0
+    names = {"ways": len(found.ways), "nans": sum(way.nans for way in found.ways)}
+    maps = tuple(_map(way, values, found, language, low=0.0, high=high) for way, values, _ in _drawn(found))
+    shape = " × ".join(map(str, found.allowed.shape))
+    caption, alt = (say(language, f"masks.ways.{word}", shape=shape, **names) for word in ("caption", "alt"))
+    return Grid(maps, caption, alt)
+
+
+def differences(view: View, language: str) -> Grid:
+    """Give each way's weights less this app's."""
+    found = compare(bare(view))
+    most = max((way.most for way in found.ways), default=0.0) or 1.0
+    maps = tuple(
+        _map(way, values, found, language, low=-most, high=most, palette="diverging")
+        for way, _, values in _drawn(found)
+    )
+    alt = "; ".join(f"{name(way, language)}: {units.number(way.most)}" for way, _, _ in _drawn(found))
+    caption = say(language, "masks.ways.difference")
+    return Grid(maps, caption, f"{caption} {alt}")
+
+
+def name(way: Way, language: str) -> str:
+    """Name a way."""
+    return say(language, f"masks.way.{way.key}")
+
+
+def _drawn(found: Comparison) -> list[tuple[Way, np.ndarray, np.ndarray]]:
+    """Give the ways that did not fail, with their weights and differences."""
+    return [
+        (way, way.weights, way.difference)
+        for way in found.ways
+        if way.weights is not None and way.difference is not None
+    ]
+
+
+def _map(
+    way: Way,
+    values: np.ndarray,
+    found: Comparison,
+    language: str,
+    *,
+    low: float,
+    high: float,
+    palette: str = "sequential",
+) -> Map:
+    rows, cols = (
+        masks_maps.axis(language, dim, length)
+        for dim, length in zip(("query", "key"), found.allowed.shape, strict=True)
+    )
+    return Map(way.key, name(way, language), values, rows, cols, palette=palette, low=low, high=high)
+
+
+def show(panel: Panel, group: Group, parts: Mapping[str, Grid]) -> None:
+    """Draw the comparison, say what it shows, and list what libraries do."""
+    view = panel.settled.view
+    panel.control("convention", segmented=True, bare=True)
+    if view.convention in ("fill", "meaning", "floats"):
+        panel.control("empty")
+    found = compare(bare(view))
+    for part in ("main", "difference"):
+        heatmap(
+            parts[part],
+            part=part,
+            key=f"masks.ways.{part}.{view.convention}",
+            height=HEIGHT if len(parts[part].maps) > 4 else FLAT_HEIGHT,
+            group=group,
+            words=table(panel.language, "heatmap"),
+            selected=_selected(parts[part], view.cell),
+            on_select=lambda chosen: _select(panel, chosen),
+        )
+        if part == "main":
+            st.markdown(panel.title(f"ways.{view.convention}", **_numbers(view, found)))
+    st.markdown("\n".join(_rows(panel, found)))
+    st.subheader(panel.title("libraries.title"), anchor=False)
+    st.markdown(panel.title("libraries.table"))
+
+
+def _selected(grid: Grid, cell: tuple[int, ...]) -> Mapping[str, object] | None:
+    axes = (grid.maps[0].row_axis, grid.maps[0].col_axis)
+    inside = len(cell) == 2 and all(at < axis.length for at, axis in zip(cell, axes, strict=True))
+    return {"map": grid.maps[0].key, "query": cell[0], "key": cell[1]} if inside else None
+
+
+def _select(panel: Panel, chosen: Mapping[str, object] | None) -> None:
+    place = () if chosen is None else tuple(chosen[dim] for dim in ("query", "key") if chosen.get(dim) is not None)
+    panel.set("cell", tuple(int(str(index)) for index in place) if len(place) == 2 else None)
+
+
+def _numbers(view: View, found: Comparison) -> dict[str, object]:
+    """Give the numbers of a comparison's sentence, counted from what was computed."""
+    if view.convention == "fill":
+        return {"least": units.number(1 / found.allowed.shape[1]), "keys": found.allowed.shape[1]}
+    if view.convention == "window":
+        one, other = (_pairs(found.way(key)) for key in ("with_self", "plus_self"))
+        return {"window": window_of(view), "pairs": one, "more": other}
+    if view.convention == "corner":
+        look = corner_look(view)
+        one, other = (_pairs(found.way(key)) for key in ("top_left", "bottom_right"))
+        torch_is = units.count(int(_seen(found.way("is_causal"))[0].sum()))
+        return {"rows": look.q_len, "cols": look.kv_len, "one": one, "other": other, "first": torch_is}
+    if view.convention == "meaning":
+        return {"kept": units.count(int(found.allowed.sum())), "turned": _pairs(found.way("turned_sdpa"))}
+    lost = found.way("zero_one").weights
+    assert lost is not None
+    rows = found.allowed.any(1)
+    share = float(np.where(found.allowed, 0.0, lost)[rows].sum() / max(1, rows.sum()))
+    return {"share": units.percent(share), "hidden": units.count(int((~found.allowed).sum()))}
+
+
+def _seen(way: Way) -> np.ndarray:
+    assert way.weights is not None
+    return way.weights > 0
+
+
+def _pairs(way: Way) -> str:
+    return units.count(int(_seen(way).sum()))
+
+
+def _rows(panel: Panel, found: Comparison) -> list[str]:
+    """Write what each way gives as a table: NaN, how far from this app, and what failed in its own words."""
+    words = [panel.title(f"ways.{word}") for word in ("way", "nan", "most", "elsewhere")]
+    lines = ["| " + " | ".join(words) + " |", "| :--- | ---: | ---: | ---: |"]
+    for way in found.ways:
+        cells = [name(way, panel.language)]
+        if way.weights is None:
+            cells += [layout.escape(panel.title("ways.failed", problem=way.problem)), "", ""]
+        else:
+            cells += [units.count(way.nans), _plain(way.most), _plain(way.elsewhere)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _plain(size: float) -> str:
+    return f"{size:.2e}" if size else "0"
