@@ -8,7 +8,7 @@ import torch
 
 from attnviz.mask_view import survey as module
 from attnviz.mask_view.reach import reach
-from attnviz.mask_view.survey import Look, region, survey, tiles, visible
+from attnviz.mask_view.survey import Look, coarser, region, survey, tiles, visible
 from attnviz.mask_view.view import settle
 from attnviz.mask_view.why import why
 from attnviz.masks import MASKS, dense, offset
@@ -49,6 +49,20 @@ def test_a_region_is_cut_out_of_the_grid(key):
     pooled = survey(mask, look, rows=(5, 28), cols=(11, 40), max_side=6)
     assert pooled.factor == (4, 5) and pooled.counts.sum() == cells[5:28, 11:40].sum()
     assert torch.equal(region(mask, look, (5, 28), (11, 40)), torch.from_numpy(cells[5:28, 11:40]))
+
+
+@pytest.mark.parametrize("side", [1, 3, 7, 100])
+def test_counts_in_larger_cells_are_sums_of_them(side):
+    mask, look = MASKS["own"].build(), Look(33, 40)
+    fine = survey(mask, look, max_side=20)
+    found = coarser(fine, side)
+    assert max(found.counts.shape) <= side and found.factor[0] % fine.factor[0] == 0
+    cells = whole(mask, look)
+    pr, pc = found.factor
+    for r, c in itertools.product(*map(range, found.counts.shape)):
+        part = cells[r * pr : (r + 1) * pr, c * pc : (c + 1) * pc]
+        assert (found.counts[r, c], found.sizes[r, c]) == (part.sum(), part.size)
+    assert found.pairs == fine.pairs
 
 
 @pytest.mark.parametrize("tile", [1, 5, 8, 64])

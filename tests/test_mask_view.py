@@ -7,10 +7,12 @@ from attnviz.maps.draw import stage_map
 from attnviz.mask_view import guard, timing
 from attnviz.mask_view.scores import change, drawn_mask, query_and_key
 from attnviz.mask_view.settings import HEADS, KNOBS, every_name, mask_knobs, other_knobs
+from attnviz.mask_view.survey import survey
 from attnviz.mask_view.view import SEQUENCES, settle
 from attnviz.masks import MASKS, dense
 from attnviz.score_mods import SCORE_MODS
 from attnviz.text import Refusal
+from tests.peak import peak_bytes
 
 
 def view(**given: str):
@@ -91,7 +93,8 @@ def test_a_rule_that_is_none_is_named_and_the_default_drawn(given):
 
 
 @pytest.mark.parametrize("given", [{"length": "131072"}, {"length": "131072", "mask": "own"}, {"length": "131072",
-                                   "mask": "random_block"}])  # fmt: skip
+                                   "mask": "random_block"}, {"length": "131072", "mask": "sliding_window",
+                                   "score_mod": "alibi"}])  # fmt: skip
 def test_what_is_too_large_is_refused_with_the_nearest_length_that_fits(given):
     with pytest.raises(Refusal, match="Refused before allocating anything: a grid of 131,072 × 131,072"):
         guard.check(view(**given))
@@ -154,3 +157,24 @@ def test_both_ways_are_timed_and_give_the_same(key):
 def test_what_would_take_long_is_not_timed(given):
     with pytest.raises(Refusal, match="Timed up to 2,048 tiles"):
         timing.measure(view(**given))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"length": "4096"},
+        {"length": "4096", "mask": "own"},
+        {"length": "8192"},
+        {"length": "2048", "score_mod": "alibi"},
+    ],
+)
+def test_what_is_predicted_is_not_exceeded_nor_far_from_it(given):
+    made = view(**given)
+
+    def run() -> None:
+        survey(made.build_mask(), made.look)
+        if made.score_mod != "none":
+            change(made)
+
+    peak, predicted = peak_bytes(run), guard.predict(made).total
+    assert predicted / 8 <= peak <= predicted

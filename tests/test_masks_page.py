@@ -15,7 +15,7 @@ from attnviz.masks import MASKS, dense
 from attnviz.score_mods import SCORE_MODS
 from attnviz.text import LANGUAGES, Refusal
 from pages.ui import masks_picture
-from pages.ui.heatmap.frame import MASKED, NAN, NO_KEY, TOP, unpack
+from pages.ui.heatmap.frame import MASKED, MOST_BYTES, NAN, NO_KEY, TOP, unpack
 from pages.ui.translate import say
 from tests.pages import check, component, go, keys, link, plain, said, shown, visit, widgets
 
@@ -277,3 +277,17 @@ def test_a_region_of_a_long_mask_is_sharper():
     for bad in ({"rows": "9-2"}, {"rows": "0-99999"}, {"part": "gallery"}, {"section": "blocks"}):
         with pytest.raises(Refusal):
             masks_picture.frame(given | bad)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("mod", ["none", "alibi"])
+def test_no_frame_is_larger_than_a_message_may_be(section, mod):
+    long = {
+        "join": "or",
+        "other": "padding",
+        "other_lengths": ",".join(["131072"] * 256),
+        "rule": "q_idx<1" + " " * 233,
+    }
+    given = {"section": section, "score_mod": mod, "length": "512" if section == "reach" else "4096", "mask": "own"}
+    given |= {"tile": "8"} if section == "blocks" else {}
+    assert len(masks_picture.frame(given | long | {"lang": "zh"})) <= MOST_BYTES

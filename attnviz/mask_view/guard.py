@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from attnviz import device, units
 from attnviz.guard import SHARE
+from attnviz.maps.rows import BLOCK_CELLS
+from attnviz.mask_view.scores import WIDTH
+from attnviz.mask_view.settings import HEADS
 from attnviz.mask_view.survey import PIECE, steps, visible
 from attnviz.mask_view.view import View
 from attnviz.masks.own import read
@@ -15,6 +18,8 @@ from attnviz.text import Refusal, Text
 MOST_CELLS = 2**28
 # Bytes of a rule's temporaries, and how many times a simple rule's time a hash takes in each cell.
 PIECE_BYTES, HASH_WORK = 48, 12
+# The same for scores before and after their modification: bytes of each in a block, and times a simple rule's time.
+SCORE_BYTES, SCORE_WORK = 24, 8
 MOST_DRAWN = 1024
 # Every layer multiplies a length × length grid with another.
 MOST_REACH = 512
@@ -47,7 +52,12 @@ def predict(view: View) -> Prediction:
     drawn = min(view.length, MOST_DRAWN) * min(view.key_length, MOST_DRAWN)
     # Counts and states of the drawn cells, keys of each query, one block of rows and its temporaries.
     total = drawn * 32 + view.length * 24 + PIECE_BYTES * max(PIECE, view.key_length)
-    return Prediction(total, _cells(view) * _work(view))
+    cells = _cells(view) * _work(view)
+    if view.score_mod != "none" and view.section == "mask":
+        # Queries and keys of every head, and one block of scores with their bias; every pair is gone through.
+        total += 8 * HEADS * WIDTH * (view.length + view.key_length) + SCORE_BYTES * BLOCK_CELLS
+        cells += SCORE_WORK * view.length * view.key_length
+    return Prediction(total, cells)
 
 
 def _cells(view: View) -> int:

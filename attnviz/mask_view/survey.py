@@ -150,6 +150,14 @@ def survey(
     return Survey(to_numpy(keys).astype(np.int64), to_numpy(counts).astype(np.int64), factor, rows, cols)
 
 
+def coarser(found: Survey, max_side: int) -> Survey:
+    """Give the same counts in larger cells, at most ``max_side`` along a side."""
+    step = factors(*found.counts.shape, max_side)
+    rows, cols = (np.arange(0, size, by) for size, by in zip(found.counts.shape, step, strict=True))
+    counts = np.add.reduceat(np.add.reduceat(found.counts, rows, 0), cols, 1)
+    return found._replace(counts=counts, factor=(found.factor[0] * step[0], found.factor[1] * step[1]))
+
+
 def _total(cells: Tensor, axis: int, keepdim: bool = False) -> Tensor:
     return cells.sum(axis, dtype=torch.int32, keepdim=keepdim)
 

@@ -7,19 +7,24 @@ import numpy as np
 from attnviz import units
 from attnviz.mask_view import reach as reaches
 from attnviz.mask_view.scores import change
-from attnviz.mask_view.survey import Survey, Tiles, region, survey, tiles
+from attnviz.mask_view.survey import Survey, Tiles, coarser, region, survey, tiles
 from attnviz.mask_view.view import View, settle
 from attnviz.masks import MASKS
 from pages.ui.heatmap.frame import MASKED_STATE, NO_KEY_STATE, Axis, Grid, Map
 from pages.ui.translate import say
 
 # Thumbnails and the picture of a mask, at most so many cells along a side.
-THUMB, MAIN_SIDE, SMALL_SIDE = 24, 1024, 512
+THUMB, MAIN_SIDE, BESIDE_SIDE, SMALL_SIDE = 24, 1024, 640, 512
+
+
+def counted(view: View) -> Survey:
+    """Count the whole grid of a view, as large as it is drawn: smaller where two more maps stand below it."""
+    found = _counted(bare(view))
+    return coarser(found, BESIDE_SIDE) if view.score_mod != "none" and view.section == "mask" else found
 
 
 @lru_cache(maxsize=8)
-def counted(view: View) -> Survey:
-    """Count the whole grid of a view, as large as it is drawn."""
+def _counted(view: View) -> Survey:
     return survey(view.build_mask(), view.look, max_side=MAIN_SIDE)
 
 
@@ -59,7 +64,7 @@ def _thumb(key: str) -> Survey:
 
 def gallery(view: View, language: str) -> Grid:
     """Give every mask as a thumbnail of a few tokens; the one chosen as it now is."""
-    own = survey(view.build_mask(), view.look, max_side=THUMB)
+    own = coarser(_counted(bare(view)), THUMB)
     maps = tuple(
         share_map(key, kind.label.say(language), own if key == view.mask else _thumb(key), language)
         for key, kind in MASKS.items()
@@ -77,7 +82,7 @@ def title(view: View, language: str) -> str:
 
 def mask(view: View, language: str) -> Grid:
     """Give the mask itself, with what was counted under it."""
-    found = counted(bare(view))
+    found = counted(view)
     name = title(view, language)
     fields = {
         "name": name,

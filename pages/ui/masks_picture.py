@@ -54,7 +54,7 @@ def grids(view: View, language: str) -> tuple[dict[str, Grid], dict[str, str]]:
 
 def keys_chart_of(view: View, language: str) -> tuple[go.Figure, str]:
     """Give the chart of the keys of each query, and its text alternative."""
-    keys = masks_maps.counted(masks_maps.bare(view)).keys
+    keys = masks_maps.counted(view).keys
     names = {"x_title": say(language, "masks.axis.query"), "y_title": say(language, "masks.keys")}
     alt = say(
         language,

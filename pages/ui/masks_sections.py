@@ -144,7 +144,7 @@ def _mask(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) -
 def _counts(panel: Panel) -> None:
     """Show what was counted."""
     view = panel.settled.view
-    found = masks_maps.counted(masks_maps.bare(view))
+    found = masks_maps.counted(view)
     cells = view.length * view.key_length
     one, two = st.columns(2)
     one.metric(panel.title("pairs"), units.count(found.pairs), help=panel.title("pairs_help", cells=units.count(cells)))
