@@ -261,8 +261,31 @@ def test_a_cell_is_said_in_words():
     assert (together["value"], together["state"]) == ("", 1)
 
 
-@pytest.mark.parametrize("params", [{"row": "99", "col": "0"}, {"row": "x", "col": "0"}, {"part": "gallery", "row": "0",
-                                    "col": "0"}, {"mask": "own", "rule": "(", "row": "0", "col": "0"}])  # fmt: skip
+def test_thumbnails_and_the_two_plain_pictures_answer_too():
+    def ask(**params: str) -> object:
+        return masks_picture.cell({"lang": "en", **params})["value"]
+
+    assert ask(part="gallery", map="causal", row="5", col="4", length="4096") == "may attend"
+    assert ask(part="gallery", map="local_window", row="5", col="9") == "may attend"
+    assert ask(part="gallery", map="local_window", row="5", col="10") == ""
+    assert (ask(part="plain", map="causal", row="1", col="2"), ask(part="plain", map="padding", row="5", col="3")) == (
+        "", "may attend",
+    )  # fmt: skip
+    with pytest.raises(Refusal, match="row must be a whole number from 0 to 23"):
+        ask(part="gallery", map="full", row="24", col="0")
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"row": "99", "col": "0"},
+        {"row": "x", "col": "0"},
+        {"part": "other", "row": "0", "col": "0"},
+        {"part": "gallery", "map": "veil", "row": "0", "col": "0"},
+        {"section": "code", "row": "0", "col": "0"},
+        {"mask": "own", "rule": "(", "row": "0", "col": "0"},
+    ],
+)
 def test_a_cell_that_is_not_there_is_refused(params):
     with pytest.raises(Refusal):
         masks_picture.cell(params)

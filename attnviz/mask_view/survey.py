@@ -152,7 +152,8 @@ def survey(
 
 def coarser(found: Survey, max_side: int) -> Survey:
     """Give the same counts in larger cells, at most ``max_side`` along a side."""
-    step = factors(*found.counts.shape, max_side)
+    height, width = found.counts.shape
+    step = factors(height, width, max_side)
     rows, cols = (np.arange(0, size, by) for size, by in zip(found.counts.shape, step, strict=True))
     counts = np.add.reduceat(np.add.reduceat(found.counts, rows, 0), cols, 1)
     return found._replace(counts=counts, factor=(found.factor[0] * step[0], found.factor[1] * step[1]))

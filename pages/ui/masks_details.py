@@ -9,12 +9,12 @@ import torch
 from attnviz import units
 from attnviz.mask_view import timing as times
 from attnviz.mask_view.survey import region
-from attnviz.mask_view.view import View, settle
+from attnviz.mask_view.view import View
 from attnviz.mask_view.why import Reason
 from attnviz.mask_view.why import why as reasons_of
 from attnviz.masks import MASKS
 from attnviz.text import Refusal
-from pages.ui import layout, masks_maps
+from pages.ui import layout, masks_maps, masks_picture
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.heatmap import heatmap
@@ -22,8 +22,6 @@ from pages.ui.heatmap.frame import Axis, Grid, Map
 from pages.ui.translate import say, table
 
 PLAIN_HEIGHT = 250
-# Words and filler of the two plain pictures.
-WORDS, FILLER = 4, 2
 # Up to here a whole grid is looked at for pairs that lie behind a query.
 MOST_LOOKED = 1024
 
@@ -119,7 +117,7 @@ def plain(panel: Panel, group: Group) -> None:
     st.subheader(panel.title("plain.title"), anchor=False)
     heatmap(
         plain_grid(panel.language),
-        part="plain",
+        part=masks_picture.PLAIN,
         # A group of its own: these two follow nothing.
         group=Group("masks.plain", group.url, {}),
         key="masks.plain",
@@ -135,11 +133,11 @@ def plain(panel: Panel, group: Group) -> None:
 @lru_cache(maxsize=2)
 def plain_grid(language: str) -> Grid:
     """Give the two plain pictures: four words, and two fillers behind them."""
-    tokens = tuple(say(language, "masks.plain.tokens").split()) + ("[pad]",) * FILLER
-    size = WORDS + FILLER
+    tokens = tuple(say(language, "masks.plain.tokens").split()) + ("[pad]",) * masks_maps.FILLER
+    size = len(tokens)
     maps = []
-    for key, settings in (("causal", {}), ("padding", {"lengths": str(WORDS)})):
-        view = settle({"mask": key, "length": str(size), **settings}).view
+    for key in masks_picture.PLAIN_MASKS:
+        view = masks_maps.plain_view(key)
         cells = region(view.build_mask(), view.look, (0, size), (0, size)).numpy()
         rows, cols = (Axis(dim, say(language, f"masks.axis.{dim}"), size, 0, tokens) for dim in ("query", "key"))
         state = (~cells).astype(np.uint8)

@@ -13,6 +13,8 @@ from attnviz.masks import MASKS
 from pages.ui.heatmap.frame import MASKED_STATE, NO_KEY_STATE, Axis, Grid, Map
 from pages.ui.translate import say
 
+# Words and filler of the two plain pictures.
+WORDS, FILLER = 4, 2
 # Thumbnails and the picture of a mask, at most so many cells along a side.
 THUMB, MAIN_SIDE, BESIDE_SIDE, SMALL_SIDE = 24, 1024, 640, 512
 
@@ -56,9 +58,20 @@ def share_map(key: str, title: str, found: Survey, language: str) -> Map:
     return Map(key, title, values, rows, cols, state, found.factor, "mean", low=0.0, high=1.0)
 
 
+def thumb_view(key: str) -> View:
+    """Give the view that a mask's thumbnail shows while another mask is chosen."""
+    return settle({"mask": key, "length": str(THUMB)}).view
+
+
+def plain_view(key: str) -> View:
+    """Give one of the two plain masks for a learner: ``causal``, or ``padding`` behind ``WORDS`` words."""
+    lengths = {"lengths": str(WORDS)} if key == "padding" else {}
+    return settle({"mask": key, "length": str(WORDS + FILLER), **lengths}).view
+
+
 @lru_cache(maxsize=64)
 def _thumb(key: str) -> Survey:
-    view = settle({"mask": key, "length": str(THUMB)}).view
+    view = thumb_view(key)
     return survey(view.build_mask(), view.look, max_side=THUMB)
 
 

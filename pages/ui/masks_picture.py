@@ -10,6 +10,7 @@ from attnviz.figures.masks import keys_chart, reach_chart
 from attnviz.mask_view import guard, scores
 from attnviz.mask_view.survey import region, survey
 from attnviz.mask_view.view import View, settle
+from attnviz.masks import MASKS
 from attnviz.text import Refusal, Text
 from pages.ui import masks_maps, masks_ways
 from pages.ui.heatmap.frame import Grid, pack
@@ -18,6 +19,7 @@ from pages.ui.translate import say
 
 FIGURE = "masks"
 GALLERY, MAIN, CHANGE, DIFFERENCE = "gallery", "main", "change", "difference"
+PLAIN, PLAIN_MASKS = "plain", ("causal", "padding")
 CHART = "chart"
 _OF_CELL = ("lang", "part", "map", "row", "col")
 _OF_REGION = ("lang", "part", "map", "rows", "cols")
@@ -141,6 +143,7 @@ def cell(params: Mapping[str, str]) -> dict[str, object]:
     """
     view, language, _ = read(params, _OF_CELL)
     answer = {MAIN: _CELLS.get(view.section), CHANGE: _change_cell, DIFFERENCE: _way_cell}
+    answer |= {GALLERY: _thumb_cell, PLAIN: _plain_cell}
     part = params.get("part", MAIN)
     work = answer.get(part)
     if work is None:
@@ -167,6 +170,23 @@ def _mask_cell(view: View, params: Mapping[str, str], language: str) -> dict[str
         "row": row,
         "col": col,
     }
+
+
+def _thumb_cell(view: View, params: Mapping[str, str], language: str) -> dict[str, object]:
+    key = _one_of(params, tuple(MASKS))
+    return _mask_cell(view if key == view.mask else masks_maps.thumb_view(key), params, language)
+
+
+def _plain_cell(view: View, params: Mapping[str, str], language: str) -> dict[str, object]:
+    return _mask_cell(masks_maps.plain_view(_one_of(params, PLAIN_MASKS)), params, language)
+
+
+def _one_of(params: Mapping[str, str], keys: tuple[str, ...]) -> str:
+    """Give the map that is asked about."""
+    key = params.get("map", "")
+    if key not in keys:
+        raise Refusal(_ONE_OF.fill(name="map", options=", ".join(keys), value=repr(key[:40])))
+    return key
 
 
 def _change_cell(view: View, params: Mapping[str, str], language: str) -> dict[str, object]:
@@ -203,9 +223,7 @@ def _reach_cell(view: View, params: Mapping[str, str], language: str) -> dict[st
 def _way_cell(view: View, params: Mapping[str, str], language: str) -> dict[str, object]:
     found = masks_ways.compare(masks_ways.bare(view))
     ways = {way.key: way for way in found.ways if way.weights is not None}
-    key = params.get("map", "")
-    if key not in ways:
-        raise Refusal(_ONE_OF.fill(name="map", options=", ".join(ways), value=repr(key[:40])))
+    key = _one_of(params, tuple(ways))
     row, col = _place(params, (found.allowed.shape[0], found.allowed.shape[1]))
     values = ways[key].difference if params.get("part") == DIFFERENCE else ways[key].weights
     assert values is not None
