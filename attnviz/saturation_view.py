@@ -9,13 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from attnviz import config, saturation
+from attnviz import saturation
 from attnviz.knobs import Choice, Integer, Knob, Number
 from attnviz.reading import Reader, Settled
 from attnviz.saturation import SCALINGS, Curves, Source, theory
 from attnviz.settings import D_K_STOPS
 from attnviz.text import Text, same
 
+NORMAL_COSINE = 32
 SAMPLES = ("128", "512", "2048")
 SHOWS: Mapping[str, Text] = MappingProxyType(
     {
@@ -27,6 +28,9 @@ SHOWS: Mapping[str, Text] = MappingProxyType(
     }
 )
 _KEYS_STOPS = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 192, 256, 384, 512, 768, 1024)
+
+_QUERY = Text("Of each entry of a query.", "查询每个分量的方差。")
+_KEY = Text("Of each entry of a key.", "键每个分量的方差。")
 
 
 def _variance(name: str, label: Text, help: Text) -> Number:
@@ -77,8 +81,8 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
                 high=2.0,
                 step=0.05,
             ),
-            _variance("variance_q", Text("Variance of q", "q 的方差"), Text("Of each entry of a query.", "查询每个分量的方差。")),
-            _variance("variance_k", Text("Variance of k", "k 的方差"), Text("Of each entry of a key.", "键每个分量的方差。")),
+            _variance("variance_q", Text("Variance of q", "q 的方差"), _QUERY),
+            _variance("variance_k", Text("Variance of k", "k 的方差"), _KEY),
             Number(
                 "correlation",
                 Text("Correlation of q and k", "q 与 k 的相关系数"),
@@ -93,7 +97,11 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
                 step=0.05,
             ),
             Choice(
-                "dtype", Text("Data type", "数据类型"), "float32", options={name: same(name) for name in config.DTYPES if name != "float64"}
+                "dtype",
+                Text("Data type", "数据类型"),
+                "float32",
+                Text("What scores and weights are computed in.", "分数与权重用它计算。"),
+                options={name: same(name) for name in ("float32", "bfloat16", "float16")},
             ),
             Choice(
                 "samples",
@@ -199,6 +207,9 @@ def expected(view: View, scaling: str, field: str) -> np.ndarray | None:
         return spread
     if view.correlation != 0.0:
         return None
+    if SCALINGS[scaling].normalize:
+        # A cosine of few dimensions is nowhere near normal: it is at its ends ±1 more often than between them.
+        spread = np.where(d_ks >= NORMAL_COSINE, spread, np.nan)
     normal = theory.of_normal_scores(spread, view.keys)
     if field != "gradient":
         return normal[field]

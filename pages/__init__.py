@@ -16,6 +16,7 @@ PAGES: dict[str, tuple[PageEntry, ...]] = {
     "": (PageEntry("home", ":material/home:"),),
     "understand": (
         PageEntry("attention", ":material/grid_on:"),
+        PageEntry("saturation", ":material/show_chart:"),
         PageEntry("masks", ":material/filter_b_and_w:"),
     ),
 }

@@ -69,7 +69,8 @@ def measure(query: Tensor, key: Tensor, scaling: Scaling, *, power: float, tempe
     kept = torch.isfinite(scores).all(-1) & torch.isfinite(weights).all(-1)
     overflowed = 1.0 - float(kept.float().mean())
     if not kept.any():
-        return Point(*[float("nan")] * 9, float("inf"), overflowed, float("nan"))
+        unknown = dict.fromkeys(Point._fields, float("nan"))
+        return Point(**unknown | {"largest": float("inf"), "overflowed": overflowed})
     scores, weights = scores[kept], weights[kept]
     lengths = torch.linalg.vector_norm(reached.float().flatten(0, 1)[kept], dim=-1)
     entropy = torch.special.entr(weights).sum(-1)

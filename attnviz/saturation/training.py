@@ -1,4 +1,4 @@
-"""Train one attention layer to look things up, step by step, with each scaling from the same start and the same data."""
+"""Train one attention layer to look things up, with each scaling from the same start and on the same data."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

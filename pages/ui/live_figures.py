@@ -2,7 +2,7 @@
 
 from types import MappingProxyType
 
-from pages.ui import attention_picture, attention_row, home_picture, masks_picture
+from pages.ui import attention_picture, attention_row, home_picture, masks_picture, saturation_picture
 from pages.ui.live import Figure, make_routes
 from pages.ui.plot.asset import asset_routes
 
@@ -10,6 +10,7 @@ FIGURES = MappingProxyType(
     {
         home_picture.FIGURE: Figure(home_picture.frame),
         attention_picture.FIGURE: Figure(attention_row.frame, attention_picture.cell),
+        saturation_picture.FIGURE: Figure(saturation_picture.frame),
         masks_picture.FIGURE: Figure(masks_picture.frame, masks_picture.cell),
     }
 )

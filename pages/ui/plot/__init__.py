@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import plotly.graph_objects as go
 from streamlit.components.v2 import component
@@ -46,7 +47,7 @@ _COMPONENT = component(
 
 
 def plot(
-    figure: go.Figure,
+    figure: go.Figure | Mapping[str, Any],
     *,
     key: str,
     label: str,

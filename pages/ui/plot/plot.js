@@ -69,6 +69,15 @@ function template(node) {
   }
 }
 
+// A figure may name the theme's colours, "theme-0" and so on, where each of its traces is to keep one of its own.
+function named(part, colors) {
+  if (typeof part === "string") return part.startsWith("theme-") ? (colors[part.slice(6)] ?? "#888") : part
+  if (Array.isArray(part)) return typeof part[0] === "number" ? part : part.map(one => named(one, colors))
+  if (!part || typeof part !== "object" || "bdata" in part) return part
+  for (const [name, one] of Object.entries(part)) part[name] = named(one, colors)
+  return part
+}
+
 function values(column) {
   if (!column) return []
   if (Array.isArray(column)) return column
@@ -164,8 +173,9 @@ class Plot {
     }
     fallback.hidden = true
     chart.hidden = false
-    const { data, layout } = structuredClone(this.spec) // Plotly writes into what it is given
-    const own = { uirevision: "kept", autosize: true, height: this.data.height, ...layout, template: template(this.root) }
+    const theme = template(this.root)
+    const { data, layout } = named(structuredClone(this.spec), theme.layout.colorway ?? []) // Plotly writes into it
+    const own = { uirevision: "kept", autosize: true, height: this.data.height, ...layout, template: theme }
     await plotly.react(chart, data, own, this.config())
   }
 

@@ -2,21 +2,23 @@
 
 import struct
 from collections.abc import Mapping
+from typing import Any
 
 import plotly.graph_objects as go
 from plotly.io.json import to_json_plotly
 
 
-def spec(figure: go.Figure, *, alt: str, caption: str = "") -> str:
+def spec(figure: go.Figure | Mapping[str, Any], *, alt: str, caption: str = "") -> str:
     """Give a figure as JSON without colours of its own: the browser adds the page's theme.
 
     Args:
-        figure: The figure; what it sets itself wins over the theme.
+        figure: The figure, or its data and layout as a mapping, which spares the building of one; what it sets itself
+            wins over the theme. A colour "theme-0" is the theme's first, and so on.
         alt: The text alternative, with the numbers that matter.
         caption: Plain text above the figure, which follows it; lines are kept.
     """
-    content = figure.to_dict()
-    layout = content.setdefault("layout", {})
+    content = figure.to_dict() if isinstance(figure, go.Figure) else dict(figure)
+    layout = content["layout"] = dict(content.get("layout") or {})
     layout.pop("template", None)
     layout["meta"] = {**(layout.get("meta") or {}), "alt": alt, **({"caption": caption} if caption else {})}
     return str(to_json_plotly(content))

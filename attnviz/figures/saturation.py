@@ -1,0 +1,237 @@
+"""Figures of the saturation page, as the plain data and layout of a Plotly figure (``go.Figure(...)`` takes them).
+
+They follow a slider, and checking every property of a figure would cost more than the computation that it shows.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Figure = dict[str, Any]
+Arrays = Mapping[str, np.ndarray]
+
+# The first colours of the light theme; the page names its theme's own instead.
+COLOURS = ("#0b5cad", "#c44601", "#00795a", "#8a2d8f", "#8c6500")
+STEPS = 256
+_GREY = "rgba(128,128,128,0.9)"
+_MARGIN = {"l": 8, "r": 12, "t": 6, "b": 8}
+# A power of ten below the smallest and above the largest value is room enough on a logarithmic axis.
+_FLOOR = 1e-6
+
+
+def strips(
+    rows: Arrays, names: Mapping[str, str], notes: Mapping[str, str], colours: Sequence[str] = COLOURS
+) -> Figure:
+    """Draw one row of weights for each scaling, one below the other, all from 0 to 1 and over the same keys.
+
+    Args:
+        rows: Scaling → ``[keys]``; NaN where the row left the dtype's range. Beyond ``STEPS`` keys neighbours share a
+            bar as high as the largest of them.
+        names: Scaling → what it is called.
+        notes: Scaling → what is said at the right of its row.
+        colours: A colour for each scaling.
+    """
+    data, notices = [], []
+    layout: Figure = {"showlegend": False, "bargap": 0.12, "margin": {**_MARGIN, "l": 4, "r": 4, "t": 2}}
+    share = 1.0 / len(rows)
+    for index, (name, weights) in enumerate(rows.items()):
+        number = "" if index == 0 else str(index + 1)
+        size = -(-len(weights) // STEPS)
+        starts = np.arange(0, len(weights), size)
+        top = 1.0 - index * share
+        data.append(
+            {
+                "type": "bar",
+                "x": starts + (size - 1) / 2,
+                "y": np.maximum.reduceat(weights, starts),
+                "width": size * 0.88,
+                "name": names[name],
+                "marker": {"color": colours[index], "line": {"width": 0}},
+                "xaxis": "x",
+                "yaxis": f"y{number}",
+                "hovertemplate": "%{x} · %{y:.4g}<extra>%{fullData.name}</extra>",
+            }
+        )
+        layout[f"yaxis{number}"] = {
+            "domain": [top - share + 0.012, top - 0.3 * share], "range": [0, 1], "tickvals": [0, 1], "zeroline": True,
+        }  # fmt: skip
+        common = {"yref": "paper", "xref": "paper", "y": top, "yanchor": "top", "showarrow": False}
+        notices += [
+            {**common, "x": 0, "xanchor": "left", "text": f"<b>{names[name]}</b>",
+             "font": {"size": 17, "color": colours[index]}},
+            {**common, "x": 1, "xanchor": "right", "text": notes[name], "font": {"size": 16}},
+        ]  # fmt: skip
+    keys = len(next(iter(rows.values())))
+    layout["xaxis"] = {"range": [-0.5, keys - 0.5], "anchor": "y5", "showgrid": False, "nticks": 9, "zeroline": False}
+    return {"data": data, "layout": {**layout, "annotations": notices, "height": 74 * len(rows) + 24}}
+
+
+def curve(
+    d_k: np.ndarray,
+    dots: Arrays,
+    lines: Mapping[str, np.ndarray | None],
+    *,
+    names: Mapping[str, str],
+    x_title: str,
+    now: int,
+    symbols: Mapping[str, Sequence[str]] | None = None,
+    second: Arrays | None = None,
+    log: bool = False,
+    limits: tuple[float, float] | None = None,
+    levels: Mapping[str, float] | None = None,
+    colours: Sequence[str] = COLOURS,
+) -> Figure:
+    """Draw one quantity against d_k: measured dots, predicted lines, the d_k that is looked at as a vertical line.
+
+    Args:
+        d_k: ``[points]``.
+        dots: Scaling → ``[points]`` measured.
+        lines: Scaling → ``[points]`` predicted, or None where nothing is.
+        names: Scaling → what it is called.
+        x_title: Title of the axis of d_k.
+        now: The d_k that is looked at.
+        symbols: Scaling → the symbol of each dot.
+        second: Scaling → a second measured quantity as small triangles.
+        log: Whether the quantity's axis is logarithmic.
+        limits: Range of the quantity; None fits it.
+        levels: Words → height of a horizontal line.
+        colours: A colour for each scaling.
+    """
+    data: list[Figure] = []
+    for index, (name, values) in enumerate(dots.items()):
+        common = {"type": "scatter", "x": d_k, "name": names[name]}
+        line, hover = lines.get(name), "%{x} · %{y:.4g}<extra>%{fullData.name}</extra>"
+        if line is not None:
+            look = {"color": colours[index], "width": 2}
+            data.append({**common, "y": line, "mode": "lines", "line": look, "hoverinfo": "skip"})
+        symbol = "circle" if symbols is None else list(symbols[name])
+        marker = {"color": colours[index], "size": 9, "symbol": symbol, "line": {"width": 1.5, "color": colours[index]}}
+        data.append({**common, "y": values, "mode": "markers", "marker": marker, "hovertemplate": hover})
+        if second is not None:
+            small = {"color": colours[index], "size": 6, "symbol": "triangle-up-open"}
+            data.append({**common, "y": second[name], "mode": "markers", "marker": small, "hovertemplate": hover})
+    low, high = limits or _fitted([*dots.values(), *(second or {}).values()], log)
+    y_axis: Figure = {"range": [np.log10(low), np.log10(high)] if log else [low, high], "nticks": 6}
+    if log:
+        y_axis |= {"type": "log", **_powers(low, high)}
+    x_axis = {"type": "log", "tickvals": [1, 4, 16, 64, 256, 1024], "title": {"text": x_title, "standoff": 4}}
+    shapes, notices = _levels(levels or {}, low, high, log)
+    shapes.append(
+        {"type": "line", "xref": "x", "yref": "paper", "x0": now, "x1": now, "y0": 0, "y1": 1,
+         "line": {"color": _GREY, "width": 2, "dash": "dot"}}
+    )  # fmt: skip
+    layout = {"xaxis": x_axis, "yaxis": y_axis, "showlegend": False, "margin": _MARGIN, "height": 250}
+    return {"data": data, "layout": {**layout, "shapes": shapes, "annotations": notices}}
+
+
+def _powers(low: float, high: float) -> Figure:
+    """Give the ticks of a logarithmic axis: 1, 2 and 5 times the powers of ten, or some of the powers alone."""
+    exponents = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    steps = (1, 2, 5) if high / low < 60 else (1,)
+    ticks = [step * 10.0**exponent for exponent in exponents[:: max(1, len(exponents) // 6)] for step in steps]
+    return {"tickvals": ticks, "ticktext": [f"{tick:g}".replace("e-0", "e-").replace("e+", "e") for tick in ticks]}
+
+
+def _fitted(columns: Sequence[np.ndarray], log: bool) -> tuple[float, float]:
+    """Give a range that holds every finite value, a power of ten at least on a logarithmic axis."""
+    every = np.concatenate(columns)
+    every = every[np.isfinite(every) & ((every > 0) if log else True)]
+    if every.size == 0:
+        return (0.1, 1.0) if log else (0.0, 1.0)
+    if not log:
+        return min(0.0, float(every.min())), float(every.max()) * 1.08 or 1.0
+    high = float(every.max()) * 1.5
+    return max(float(every.min()) / 1.5, high * _FLOOR), high
+
+
+def _levels(levels: Mapping[str, float], low: float, high: float, log: bool) -> tuple[list[Figure], list[Figure]]:
+    """Give a horizontal line for each level that is in sight, with its words, at either end in turn."""
+    shapes, notices = [], []
+    for index, (words, level) in enumerate(levels.items()):
+        if not low <= level <= high:
+            continue
+        shapes.append(
+            {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": level, "y1": level,
+             "line": {"color": _GREY, "width": 1.5, "dash": "dash"}}
+        )  # fmt: skip
+        notices.append(
+            {"xref": "paper", "yref": "y", "x": index % 2, "y": np.log10(level) if log else level, "text": words,
+             "showarrow": False, "xanchor": ("left", "right")[index % 2], "yanchor": ("bottom", "top")[index % 2]}
+        )  # fmt: skip
+    return shapes, notices
+
+
+def densities(
+    scores: Arrays,
+    normals: Mapping[str, Sequence[tuple[float, float, float]] | None],
+    *,
+    names: Mapping[str, str],
+    x_title: str,
+    colours: Mapping[str, str],
+    reach: float,
+) -> Figure:
+    """Draw how scores are distributed, in steps, over the normal distributions that theory expects.
+
+    Args:
+        scores: Name → all scores.
+        normals: Name → (share, mean, standard deviation) of each normal part, or None where nothing is expected.
+        names: Name → what it is called.
+        x_title: Title of the axis of scores.
+        colours: Name → colour.
+        reach: The axis goes from −reach to reach.
+    """
+    edges = np.linspace(-reach, reach, 81)
+    middles = (edges[1:] + edges[:-1]) / 2
+    fine = np.linspace(-reach, reach, 241)
+    data: list[Figure] = []
+    for name, values in scores.items():
+        counted = np.histogram(values[np.isfinite(values)], edges)[0] / max(1, values.size) / (edges[1] - edges[0])
+        data.append(
+            {"type": "scatter", "x": middles, "y": counted, "mode": "lines", "name": names[name], "fill": "tozeroy",
+             "line": {"shape": "hvh", "width": 1, "color": colours[name]}, "opacity": 0.75,
+             "hovertemplate": "%{x:.3g} · %{y:.3g}<extra>%{fullData.name}</extra>"}
+        )  # fmt: skip
+        parts = normals.get(name)
+        if parts is None:
+            continue
+        expected = sum(
+            share * np.exp(-0.5 * ((fine - mean) / deviation) ** 2) / (deviation * np.sqrt(2 * np.pi))
+            for share, mean, deviation in parts
+            if deviation > 0
+        )
+        data.append(
+            {"type": "scatter", "x": fine, "y": expected + np.zeros_like(fine), "mode": "lines", "hoverinfo": "skip",
+             "name": names[name], "line": {"width": 2.5, "color": colours[name], "dash": "dash"}}
+        )  # fmt: skip
+    layout = {"showlegend": False, "margin": _MARGIN, "height": 300, "yaxis": {"rangemode": "tozero", "nticks": 5}}
+    return {"data": data, "layout": {**layout, "xaxis": {"title": {"text": x_title}, "range": [-reach, reach]}}}
+
+
+def training(
+    shown: Arrays, *, names: Mapping[str, str], x_title: str, log: bool, steps: int, colours: Sequence[str] = COLOURS
+) -> Figure:
+    """Draw a quantity of the training against its steps, a line for each scaling.
+
+    Args:
+        shown: Scaling → ``[steps]``.
+        names: Scaling → what it is called.
+        x_title: Title of the axis of steps.
+        log: Whether the quantity's axis is logarithmic.
+        steps: Where the axis ends.
+        colours: A colour for each scaling.
+    """
+    data = []
+    for index, (name, values) in enumerate(shown.items()):
+        data.append(
+            {"type": "scatter", "x": np.arange(1, len(values) + 1), "y": values, "mode": "lines", "name": names[name],
+             "line": {"width": 2.5, "color": colours[index]},
+             "hovertemplate": "%{x} · %{y:.4g}<extra>%{fullData.name}</extra>"}
+        )  # fmt: skip
+    y_axis: Figure = {"type": "log", "exponentformat": "power", "nticks": 6} if log else {"rangemode": "tozero"}
+    layout = {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}, "height": 300}
+    return {
+        "data": data,
+        "layout": {**layout, "margin": _MARGIN, "yaxis": y_axis,
+                   "xaxis": {"title": {"text": x_title}, "range": [0, steps]}},
+    }  # fmt: skip
