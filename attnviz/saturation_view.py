@@ -17,6 +17,9 @@ from attnviz.settings import D_K_STOPS
 from attnviz.text import Text, same
 
 NORMAL_COSINE = 32
+# Of the seeds 0 to 7 the one whose first row has a largest weight nearest to the mean one at d_k from 4 to 1024, so that
+# the row that is drawn is no exception.
+TYPICAL_SEED = 4
 SAMPLES = ("128", "512", "2048")
 SHOWS: Mapping[str, Text] = MappingProxyType(
     {
@@ -110,7 +113,7 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
                 Text("More of them make the dots steadier and the slider slower.", "越多，点越稳定，滑块也越慢。"),
                 options={name: same(f"{int(name):,}") for name in SAMPLES},
             ),
-            Integer("seed", Text("Seed", "随机种子"), 0, low=0, high=2**31 - 16),
+            Integer("seed", Text("Seed", "随机种子"), TYPICAL_SEED, low=0, high=2**31 - 16),
             Number(
                 "rate",
                 Text("Learning rate", "学习率"),

@@ -91,11 +91,11 @@ def words(panel: Panel) -> None:
         st.markdown(panel.title(f"words.{name}"))
     with st.expander(panel.title("snippet.title"), icon=":material/code:"):
         st.markdown(panel.title("snippet.lead"))
-        st.code(saturation_snippet_of(panel.settled.view), language="python")
+        st.code(code(panel.settled.view), language="python")
     layout.sources(panel.language, SOURCES)
 
 
-def saturation_snippet_of(view: View) -> str:
+def code(view: View) -> str:
     """Give the script of a view."""
     return saturation_snippet(
         d_k=view.d_k, keys=view.keys, samples=int(view.samples), variance_q=view.variance_q, variance_k=view.variance_k,

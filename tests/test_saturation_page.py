@@ -1,0 +1,167 @@
+"""The saturation page: every view by link, the live route beside the page, and a training that says what it shows."""
+
+import re
+
+import numpy as np
+import pytest
+
+from attnviz.saturation import SCALINGS
+from attnviz.saturation_view import KNOBS, SHOWS, rows, settle
+from attnviz.text import LANGUAGES, Refusal
+from pages.ui import saturation_picture, saturation_training
+from pages.ui.heatmap.frame import unpack
+from pages.ui.saturation_picture import frame
+from pages.ui.saturation_sections import code
+from pages.ui.translate import say
+from tests.pages import check, keys, link, numbers, plain, plots, said, visit
+
+LIVE = [show for show in SHOWS if show != "training"]
+
+
+def carried(**settings: str) -> dict:
+    return unpack(frame(settings))[0]["figures"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("show", LIVE)
+def test_the_page_and_the_live_route_draw_the_same(show, language):
+    settings = {"d_k": "32", "correlation": "0.2", "temperature": "1.5"} | (
+        {} if show == "collapse" else {"show": show}
+    )
+    app = visit(language, page="saturation", **settings)
+    assert link(app) == settings
+    drawn = {key.removeprefix("saturation."): figure for key, figure in plots(app).items()}
+    assert drawn == carried(lang=language, **settings)
+    assert len(drawn) == (4 if show in ("collapse", "learning") else 3)
+    assert len(app.title) == 1 and app.title[0].value == say(language, "saturation.title")
+    for figure in drawn.values():
+        meta = figure["layout"]["meta"]
+        assert meta["alt"] and meta["caption"] and "{" not in meta["alt"] + meta["caption"]
+
+
+def test_the_first_picture_is_a_row_of_weights_for_each_scaling():
+    app = visit(page="saturation", d_k="1024")
+    drawn = plots(app)["saturation.strips"]
+    for trace, row in zip(drawn["data"], rows(settle({"d_k": "1024"}).view).values(), strict=True):
+        np.testing.assert_allclose(numbers(trace["y"]), row.weights, rtol=1e-6, atol=1e-30)
+    tops = [max(numbers(trace["y"])) for trace in drawn["data"]]
+    assert tops[1] > 0.9 > 0.3 > tops[0] > tops[2]  # no scaling, 1/√d_k, 1/d_k
+    assert all(layout["range"] == [0, 1] for name, layout in drawn["layout"].items() if name.startswith("yaxis"))
+    assert len([key for key in keys(app) if key.startswith("saturation.") and key.split(".")[1] in KNOBS]) == 10
+
+
+def test_many_keys_share_bars_and_lose_no_peak():
+    (strip, *_) = carried(keys="1024", d_k="512")["strips"]["data"]
+    assert len(numbers(strip["y"])) == 256
+    assert max(numbers(strip["y"])) == pytest.approx(rows(settle({"keys": "1024", "d_k": "512"}).view)["sqrt"].top)
+
+
+def test_a_scaling_keeps_its_colour_everywhere():
+    for show in LIVE:
+        for part, figure in carried(show=show).items():
+            names = {}
+            for trace in figure["data"]:
+                colour = (
+                    trace.get("line", {}).get("color") if trace.get("mode") == "lines" else trace["marker"]["color"]
+                )
+                names.setdefault(trace["name"], set()).add(colour)
+            assert names.get("1/√d_k", {"theme-0"}) == {"theme-0"}, part
+            assert names.get("QK-norm", {"theme-4"}) == {"theme-4"}, part
+
+
+HOSTILE = {
+    "d_k=2000": "d_k must be a whole number from 1 to 1,024, got '2000'.",
+    "temperature=0": "temperature must be a number from 0.01 to 1000, got '0'.",
+    "correlation=2": "correlation must be a number from -1 to 1, got '2'.",
+    "dtype=int8": "dtype must be one of float32, bfloat16, float16, got 'int8'.",
+    "samples=7": "samples must be one of 128, 512, 2048, got '7'.",
+    "heads=4": "'heads' is not a setting of this page.",
+    "seed=<b>": "seed must be a whole number",
+}
+
+
+@pytest.mark.parametrize("given", HOSTILE)
+def test_a_bad_value_is_named_and_the_page_stays(given):
+    name, value = given.split("=")
+    app = visit(page="saturation", **{name: value})
+    (warning,) = app.warning
+    assert HOSTILE[given] in plain(warning.value)
+    assert link(app) == {} and "saturation.strips" in plots(app)
+    with pytest.raises(Refusal, match=re.escape(HOSTILE[given][:20])):
+        frame({name: value})
+
+
+def test_where_nothing_can_be_said_nothing_is():
+    app = visit(page="saturation", variance_q="100000", variance_k="100000", dtype="float16", d_k="1024")
+    notes = [notice["text"] for notice in plots(app)["saturation.strips"]["layout"]["annotations"]][1::2]
+    assert notes[1] == "overflowed in float16: no weights" and notes[4].startswith("largest")
+    assert "They are left out of the averages." in said(app)
+    alone = visit(page="saturation", keys="1", variance_q="0")
+    assert all("largest 1.00 · like 1.0" in notice["text"] or "<b>" in notice["text"]
+               for notice in plots(alone)["saturation.strips"]["layout"]["annotations"])  # fmt: skip
+    for show in LIVE:
+        visit(page="saturation", keys="1", variance_q="0", show=show)
+
+
+def test_the_code_on_the_page_is_that_of_its_view():
+    app = visit(page="saturation", d_k="48", dtype="bfloat16")
+    assert app.code[0].value == code(settle({"d_k": "48", "dtype": "bfloat16"}).view).rstrip()
+    assert "[..., :48]" in app.code[0].value and "torch.bfloat16" in app.code[0].value
+
+
+# ---- training ----
+
+
+def start(app):
+    app.button(key="saturation.start").click()
+    return check(app.run())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_training_runs_in_short_turns_stops_and_goes_on(language, monkeypatch):
+    monkeypatch.setattr(saturation_training, "STEPS", 60)
+    monkeypatch.setattr(saturation_training, "CHUNK_S", 0.05)
+    app = visit(language, page="saturation", show="training", d_k="8")
+    assert say(language, "saturation.training.hint") in said(app)
+    assert app.button(key="saturation.stop").disabled
+    start(app)
+    held = app.session_state["saturation.race"]
+    assert held.running and 0 < held.race.steps < 60
+    assert {"saturation.loss", "saturation.gradient"} <= set(plots(app))
+    app.button(key="saturation.stop").click()
+    check(app.run())
+    stopped = app.session_state["saturation.race"]
+    assert not stopped.running and stopped.race.steps >= held.race.steps
+    steps = stopped.race.steps
+    check(app.run())
+    assert app.session_state["saturation.race"].race.steps == steps
+    start(app)
+    for _ in range(100):
+        if not app.session_state["saturation.race"].running:
+            break
+        check(app.run())
+    done = app.session_state["saturation.race"]
+    assert done.race is held.race and done.race.steps == 60 and not done.running
+    curve = plots(app)["saturation.loss"]["data"]
+    assert [trace["name"] for trace in curve] == list(saturation_picture.names(settle({}).view, language).values())
+    assert numbers(curve[0]["y"]) == [step.loss for step in done.race.shown["sqrt"]]
+
+
+def test_the_words_are_the_runs_own():
+    app = start(visit(page="saturation", show="training", d_k="8"))
+    race = app.session_state["saturation.race"].race
+    (words,) = [entry.value for entry in app.markdown if "This run" in entry.value]
+    losses = {key: np.mean([step.loss for step in race.shown[key][-20:]]) for key in SCALINGS}
+    lines = words.splitlines()[1:]
+    names = saturation_picture.names(settle({}).view, "en")
+    assert [line.split(":")[0].removeprefix("- ") for line in lines] == [
+        names[key] for key in sorted(losses, key=lambda key: losses[key])
+    ]
+    assert f"loss {min(losses.values()):.3f}" in lines[0]
+
+
+def test_another_setting_is_another_race():
+    app = start(visit(page="saturation", show="training", d_k="8"))
+    app.number_input(key="saturation.seed").set_value(1)
+    check(app.run())
+    assert say("en", "saturation.training.hint") in said(app)
