@@ -82,6 +82,22 @@
       look()
     })
 
+  // For a page of plots, once all of them are drawn; from then on a paint is noted each time that all are drawn again.
+  probe.watchPlots = () =>
+    within(resolve => {
+      let seen = null
+      const counts = () => [...document.querySelectorAll(".attnviz-plot")].map(root => Number(root.dataset.drawn ?? 0))
+      const look = () => {
+        const drawn = counts()
+        if (!drawn.length || !drawn.every((count, i) => count > (seen?.[i] ?? 0))) return
+        const first = seen === null
+        seen = drawn
+        afterPaint(t => (first ? resolve(t) : keep(t, String(drawn[0]))))
+      }
+      new MutationObserver(look).observe(document.body, { subtree: true, childList: true, attributeFilter: ["data-drawn"] })
+      look()
+    })
+
   // Everything else on the page: the time when its last change of words or elements was painted.
   probe.watchPage = () => {
     const main = document.querySelector('[data-testid="stMain"]')

@@ -177,6 +177,9 @@ class Plot {
     const { data, layout } = named(structuredClone(this.spec), theme.layout.colorway ?? []) // Plotly writes into it
     const own = { uirevision: "kept", autosize: true, height: this.data.height, ...layout, template: theme }
     await plotly.react(chart, data, own, this.config())
+    // Only now: whoever waits for a picture finds it drawn.
+    this.drawn = (this.drawn ?? 0) + 1
+    this.root.dataset.drawn = this.drawn
   }
 
   config() {
