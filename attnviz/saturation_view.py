@@ -17,8 +17,8 @@ from attnviz.settings import D_K_STOPS
 from attnviz.text import Text, same
 
 NORMAL_COSINE = 32
-# Of the seeds 0 to 7 the one whose first row has a largest weight nearest to the mean one at d_k from 4 to 1024: the row
-# that is drawn is no exception.
+# Of the seeds 0 to 7 the one whose first row has a largest weight nearest to the mean one at d_k from 4 to 1024: it is
+# no exception.
 TYPICAL_SEED = 4
 SAMPLES = ("128", "512", "2048")
 SHOWS: Mapping[str, Text] = MappingProxyType(

@@ -57,7 +57,7 @@ class Bench:
     def live(self, name: str, settings: dict, most: float, most_p95: float) -> Iterator[Row]:
         """Press an arrow key on the live slider, in turns with the same page drawn by ``st.plotly_chart``."""
         ours = Watched(self.browser, self.app.url, settings)
-        theirs = Watched(self.browser, self.plotly.url, settings, plotly=True)
+        theirs = Watched(self.browser, self.plotly.url, settings, watch="watchTitle")
         pairs = []
         for _ in range(self.rounds + WARM_UPS):
             pair = []
@@ -82,6 +82,15 @@ class Bench:
     def live_large(self) -> Iterator[Row]:
         """One head of 1024 × 1024."""
         return self.live("one head × 1024²", LARGE, 60, 100)
+
+    def live_curves(self) -> Iterator[Row]:
+        """Press an arrow key on the saturation page: d_k finds its sweep ready, the temperature measures all anew."""
+        for name, label in (("d_k", D_K), ("temperature, a new sweep", "Temperature")):
+            page = Watched(self.browser, self.app.url, {"seed": 70, "d_k": 1}, path="saturation", watch="watchPlots")
+            page.slider(label).focus()
+            taken = [page.press() for _ in range(self.rounds + WARM_UPS)][WARM_UPS:]
+            page.close()
+            yield milliseconds(f"live plane: a page of three curves ({name})", taken, 90, 150)
 
     def drag(self) -> Iterator[Row]:
         """Drag the scale factor, whose track has a value for every pixel, so that no picture comes from a cache."""
@@ -188,7 +197,17 @@ class Bench:
             yield Row(f"update sent to the browser: {name}", measured, "2.2 MB", most <= MOST_BYTES)
 
 
-ROWS = ("live_eight", "live_large", "drag", "burst", "rest_of_page", "first_paint", "page_to_page", "update_bytes")
+ROWS = (
+    "live_eight",
+    "live_large",
+    "live_curves",
+    "drag",
+    "burst",
+    "rest_of_page",
+    "first_paint",
+    "page_to_page",
+    "update_bytes",
+)
 
 
 def main() -> int:

@@ -37,15 +37,18 @@ class Watched:
     Args:
         browser: The browser.
         base: The server's address.
-        settings: The attention page's parameters.
-        plotly: Whether the picture is a Plotly chart.
+        settings: The page's parameters.
+        path: The page.
+        watch: What counts as its picture: ``attach`` for heatmaps, ``watchPlots`` for plots that follow a slider,
+            ``watchTitle`` for charts of ``st.plotly_chart``.
     """
 
-    def __init__(self, browser: Browser, base: str, settings: dict[str, Any], *, plotly: bool = False):
-        self.plotly = plotly
-        self.tab = open_tab(browser, f"{base}/attention?{urlencode({**settings, 'lang': 'en'})}", script=PROBE)
+    def __init__(
+        self, browser: Browser, base: str, settings: dict[str, Any], *, path: str = "attention", watch: str = "attach"
+    ):
+        self.tab = open_tab(browser, f"{base}/{path}?{urlencode({**settings, 'lang': 'en'})}", script=PROBE)
         self.page: Page = self.tab.page
-        self.page.evaluate(f"attnvizProbe.{'watchTitle' if plotly else 'attach'}()")
+        self.page.evaluate(f"attnvizProbe.{watch}()")
         self.rest()
 
     def close(self) -> None:
