@@ -187,9 +187,11 @@ def densities(
     data: list[Figure] = []
     for name, values in scores.items():
         counted = np.histogram(values[np.isfinite(values)], edges)[0] / max(1, values.size) / (edges[1] - edges[0])
+        # Areas of several distributions would hide one another.
+        look = {"fill": "tozeroy", "opacity": 0.75} if len(scores) == 1 else {}
         data.append(
-            {"type": "scatter", "x": middles, "y": counted, "mode": "lines", "name": names[name], "fill": "tozeroy",
-             "line": {"shape": "hvh", "width": 1, "color": colours[name]}, "opacity": 0.75,
+            {"type": "scatter", "x": middles, "y": counted, "mode": "lines", "name": names[name],
+             "line": {"shape": "hvh", "width": 1.5, "color": colours[name]}, **look,
              "hovertemplate": "%{x:.3g} · %{y:.3g}<extra>%{fullData.name}</extra>"}
         )  # fmt: skip
         parts = normals.get(name)

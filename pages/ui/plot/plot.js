@@ -176,10 +176,21 @@ class Plot {
     const theme = template(this.root)
     const { data, layout } = named(structuredClone(this.spec), theme.layout.colorway ?? []) // Plotly writes into it
     const own = { uirevision: "kept", autosize: true, height: this.data.height, ...layout, template: theme }
-    await plotly.react(chart, data, own, this.config())
+    await this.put(plotly, data, own)
     // Only now: whoever waits for a picture finds it drawn.
     this.drawn = (this.drawn ?? 0) + 1
     this.root.dataset.drawn = this.drawn
+  }
+
+  // Where nothing but the shapes changed, such as a line at the slider's value, they alone are moved: the rest of a
+  // figure costs several times as much.
+  async put(plotly, data, layout) {
+    const { chart } = this.parts
+    const { shapes = [], meta, ...rest } = layout
+    const look = JSON.stringify([data, rest, this.data.words])
+    if (this.look === look && chart._fullLayout) return plotly.relayout(chart, { shapes })
+    this.look = look
+    await plotly.react(chart, data, layout, this.config())
   }
 
   config() {
