@@ -47,7 +47,7 @@ def test_the_first_picture_is_a_row_of_weights_for_each_scaling():
     tops = [max(numbers(trace["y"])) for trace in drawn["data"]]
     assert tops[1] > 0.8 > 0.3 > tops[0] > tops[2]  # no scaling, 1/√d_k, 1/d_k
     assert all(layout["range"] == [0, 1] for name, layout in drawn["layout"].items() if name.startswith("yaxis"))
-    assert len([key for key in keys(app) if key.startswith("saturation.") and key.split(".")[1] in KNOBS]) == 10
+    assert len([key for key in keys(app) if key.startswith("saturation.") and key.split(".")[1] in KNOBS]) == 11
 
 
 def test_many_keys_share_bars_and_lose_no_peak():
