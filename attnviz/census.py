@@ -1,12 +1,13 @@
 """What can be counted about an attention call: one row in detail, and all rows at a glance."""
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from attnviz.stages import Call, Fused, row_blocks, rows_of
+from attnviz.stages import Call, Fused, row_blocks, rows_of, spans
 
 
 class RowDetail(NamedTuple):
@@ -48,8 +49,9 @@ def row_detail(call: Call, head: int, row: int, ran: Fused | None = None) -> Row
 class Census(NamedTuple):
     """Count what went on in a whole call, over all heads.
 
-    ``pairs`` of query and key may attend, ``not_finite`` rows left the range of the dtype, ``no_key`` rows have no key,
-    ``underflowed`` allowed weights are exactly 0. ``difference`` is the largest absolute difference between a fused
+    ``pairs`` of query and key may attend, ``not_finite`` rows left the range of the dtype, ``no_key`` rows have no
+    key, ``underflowed`` allowed weights are exactly 0. ``row_sums`` are the least and the largest sum of a finite row
+    with a key; None where there is no such row. ``difference`` is the largest absolute difference between a fused
     output and the recomputed weights times V: it says whether the map that is drawn is the one the kernel used; None
     for a backend that shows its weights.
     """
@@ -59,6 +61,7 @@ class Census(NamedTuple):
     no_key: int
     underflowed: int
     difference: float | None
+    row_sums: tuple[float, float] | None = None
 
 
 def census(call: Call, ran: Fused | None) -> Census:
@@ -69,10 +72,11 @@ def census(call: Call, ran: Fused | None) -> Census:
         ran: Its fused result, if a fused backend ran.
     """
     pairs = not_finite = no_key = underflowed = 0
-    largest = 0.0
+    largest, sums = 0.0, _Range()
     for rows in row_blocks(call, range(call.heads), (0, call.q_len), ran):
         finite = torch.isfinite(rows.weights).all(-1)
         pairs += int(rows.allowed.sum()) * (finite.shape[1] // rows.allowed.shape[1])
+        sums.add(rows.weights.sum(-1, dtype=torch.float64)[finite & rows.allowed.any(-1)])
         not_finite += int((~finite).sum())
         no_key += int((~rows.allowed.any(-1)).expand(finite.shape).sum())
         if call.dropout == 0.0:
@@ -84,4 +88,67 @@ def census(call: Call, ran: Fused | None) -> Census:
             largest = max(largest, float((again - rows.output.to(torch.float32)).abs().max()))
             del weights
         del rows, finite  # else one block would still be held while the next is computed
-    return Census(pairs, not_finite, no_key, underflowed, None if ran is None else largest)
+    return Census(pairs, not_finite, no_key, underflowed, None if ran is None else largest, sums.span)
+
+
+class _Range:
+    """Keep the least and the largest of the numbers that come by."""
+
+    def __init__(self) -> None:
+        self.span: tuple[float, float] | None = None
+
+    def add(self, numbers: Tensor) -> None:
+        """Take some more numbers."""
+        if numbers.numel():
+            low, high = float(numbers.min()), float(numbers.max())
+            self.span = (low, high) if self.span is None else (min(low, self.span[0]), max(high, self.span[1]))
+
+
+class Sums(NamedTuple):
+    """Hold the least and the largest sum of rows with a key, and of columns with a query; None where there is none."""
+
+    rows: tuple[float, float] | None
+    columns: tuple[float, float] | None
+
+
+class Comparison(NamedTuple):
+    """Compare a mistaken computation with the right one.
+
+    ``cosine`` is the cosine of the angle between the two outputs, each taken as one vector of all heads, queries and
+    dimensions; NaN where one is zero or not finite. ``difference`` is the largest absolute difference of an entry.
+    """
+
+    mistaken: Sums
+    right: Sums
+    cosine: float
+    difference: float
+
+
+def compare(call: Call) -> Comparison:
+    """Go through every row of a call with a mistake and of the same call without it, one block at a time."""
+    calls, heads = (call, replace(call, mistake=None, columns=None)), range(call.heads)
+    rows_seen = (_Range(), _Range())
+    columns = [torch.zeros(call.heads, call.kv_len, dtype=torch.float64, device=call.query.device) for _ in calls]
+    reached = torch.zeros(call.heads, call.kv_len, dtype=torch.bool, device=call.query.device)
+    products, largest = torch.zeros(3, dtype=torch.float64), 0.0
+    for start, stop in spans(call.heads, call.kv_len, (0, call.q_len)):
+        outputs = []
+        for index, each in enumerate(calls):
+            rows = rows_of(each, heads, start, stop)
+            rows_seen[index].add(
+                rows.weights.sum(-1, dtype=torch.float64)[rows.allowed.any(-1).expand(1, call.heads, -1)]
+            )
+            columns[index] += rows.weights[0].sum(1, dtype=torch.float64)
+            reached |= rows.allowed[0].any(1)
+            outputs.append(rows.output.to("cpu", torch.float64).flatten())
+            del rows
+        mistaken, right = outputs
+        products += torch.stack((mistaken @ right, mistaken @ mistaken, right @ right))
+        largest = max(largest, float((mistaken - right).abs().max()))
+    column_seen = (_Range(), _Range())
+    for seen, sums in zip(column_seen, columns, strict=True):
+        seen.add(sums[reached])
+    both, one, other = products.tolist()
+    sums = tuple(Sums(rows.span, cols.span) for rows, cols in zip(rows_seen, column_seen, strict=True))
+    cosine = both / math.sqrt(one * other) if one * other > 0 else math.nan
+    return Comparison(sums[0], sums[1], cosine, largest)

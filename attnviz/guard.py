@@ -7,6 +7,7 @@ from types import MappingProxyType
 from attnviz import config, device, units
 from attnviz.backends import BACKENDS
 from attnviz.masks import Mask
+from attnviz.mistakes import MISTAKES
 from attnviz.stages import BLOCK_SCORES
 from attnviz.text import Refusal, Text
 from attnviz.view import View
@@ -88,16 +89,19 @@ def predict(view: View) -> Prediction:
     # QKᵀ, scaled scores and weights, pooled in float32 at once; those of a fused kernel are worked out in float32.
     score = 3 * (max(4, size) if is_fused else size) + 8
     score += 0 if view.score_mod == "none" else max(4, size) if is_fused else size
+    # A softmax over the wrong axis needs every column first: the rows are gone through once more.
+    by_column = MISTAKES[view.mistake].by_column
+    score += max(4, size) if by_column else 0
     score += HASH_BYTES if view.dropout > 0 or mask.per_head else 0
-    flops = 4.0 * pairs * view.d_k * (drawn + (view.heads if is_fused else 0))
+    flops = 4.0 * pairs * view.d_k * (drawn + (view.heads if is_fused or by_column else 0))
     return Prediction(
         making=max(matrices + max(2 * matrix, taken), taken + turning),
         inputs=taken + extra,
-        calling=_calling(view, mask, size) if is_fused else 0,
+        calling=_calling(view, mask, size) if is_fused else _columns(view, mask, size) if by_column else 0,
         kept=view.heads * view.length * (view.d_k * size + 4) if is_fused else 0,
         block=rows * view.key_length * (drawn * score + 1),
         flops=flops,
-        effort=flops + SCORE_FLOPS * pairs * drawn,
+        effort=flops + SCORE_FLOPS * pairs * (drawn + (view.heads if by_column else 0)),
         blocks=-(-view.length // rows),
     )
 
@@ -126,6 +130,14 @@ def _calling(view: View, mask: Mask, size: int) -> int:
         + (cells if is_spread else 0)
         + _changing(view, size)
     )
+
+
+def _columns(view: View, mask: Mask, size: int) -> int:
+    """Predict what it takes to sum up every column: a block of scores and weights, masked scores and exponentials."""
+    row = view.heads * view.key_length
+    cells = row * max(1, min(view.length, BLOCK_SCORES // row))
+    hashed = HASH_BYTES if mask.per_head else 0
+    return cells * ((2 if view.score_mod == "none" else 3) * size + 2 * max(4, size) + hashed + 1)
 
 
 def _changing(view: View, size: int) -> int:

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from attnviz.arrays import to_numpy
+from attnviz.call import Call
 from attnviz.maps.pooling import factors, pool_axis
-from attnviz.stages import MASKED, NO_KEY, STAGES, VALUE, Call, Fused, Rows, row_blocks
+from attnviz.stage_list import STAGES
+from attnviz.stages import MASKED, NO_KEY, VALUE, Fused, Rows, row_blocks
 
 MAX_SIDE = 1024
 

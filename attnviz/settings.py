@@ -10,6 +10,7 @@ from attnviz.backends import BACKENDS
 from attnviz.knobs import Choice, Flag, Integer, Knob, Lengths, Number, Words
 from attnviz.masks import MASKS
 from attnviz.masks.token_knobs import MOST_TOKENS
+from attnviz.mistakes import MISTAKES
 from attnviz.positions import POSITIONS
 from attnviz.registry import Registry
 from attnviz.score_mods import SCORE_MODS
@@ -121,6 +122,7 @@ _RULE = (
         Text("What the scores are multiplied by before softmax.", "softmax 之前分数所乘的系数。"),
         options={"auto": same("1/√d_k"), "one": Text("1 (none)", "1（不缩放）"), "custom": Text("custom", "自定义")},
     ),
+    Choice("mistake", Text("Mistake", "错误"), "none", options=_labels(MISTAKES)),
     # By typing it goes as far as float16 does not: scores beyond 65,504 are infinite there.
     Number(
         "scale_value",

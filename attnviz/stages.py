@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -10,105 +10,13 @@ from torch import Tensor
 
 from attnviz.backends import BACKENDS
 from attnviz.backends.eager import score
-from attnviz.masks import Mask, block
-from attnviz.score_mods import ScoreMod, Terms
-from attnviz.stage_list import STAGES, present
+from attnviz.call import Call
+from attnviz.masks import block
+from attnviz.mistakes import Mistake
 
 # Scores of one block of query rows are held at once; 2^21 of them are 8 MiB in float32.
 BLOCK_SCORES = 2**21
 VALUE, MASKED, NO_KEY = 0, 1, 2
-
-
-@dataclass(frozen=True)
-class Call:
-    """Hold everything one attention call depends on.
-
-    Args:
-        query: ``[1, heads, q_len, d_k]``, rotated where the position encoding rotates.
-        key: ``[1, kv_heads, kv_len, d_k]``, likewise.
-        value: ``[1, kv_heads, kv_len, d_v]``.
-        mask: Who may attend to whom.
-        align: ``top_left`` or ``bottom_right``.
-        scale: Factor on the scores; None means 1/√d_k.
-        backend: Key of ``BACKENDS``.
-        dropout: Share of weights set to zero, 0 to below 1.
-        seed: Seed of the dropout.
-        score_mod: Change of the scores before the mask; None leaves them as they are.
-        unturned: Query and key before they were rotated; None where nothing rotates.
-        waves: What was added to the token vectors of the queries, ``[q_len, width]``; None where nothing was.
-    """
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    mask: Mask
-    align: str = "top_left"
-    scale: float | None = None
-    backend: str = "eager"
-    dropout: float = 0.0
-    seed: int = 0
-    score_mod: ScoreMod | None = None
-    unturned: tuple[Tensor, Tensor] | None = None
-    waves: Tensor | None = None
-
-    @property
-    def heads(self) -> int:
-        """Number of query heads."""
-        return self.query.shape[1]
-
-    @property
-    def q_len(self) -> int:
-        """Number of queries."""
-        return self.query.shape[2]
-
-    @property
-    def kv_len(self) -> int:
-        """Number of keys."""
-        return self.key.shape[2]
-
-    @property
-    def factor(self) -> float:
-        """The scale as a number."""
-        return self.query.shape[3] ** -0.5 if self.scale is None else self.scale
-
-    @property
-    def stages(self) -> tuple[str, ...]:
-        """The stages that this call has, in order."""
-        parts = {"waves": self.waves, "turn": self.unturned, "change": self.score_mod}
-        return present([name for name, part in parts.items() if part is not None])
-
-    def given(self, stage: str) -> Tensor:
-        """Give a stage that is there before any score, ``[1, heads | kv_heads | 1, length, width]``."""
-        if stage == "waves":
-            assert self.waves is not None
-            return self.waves[None, None]
-        query, key = (self.query, self.key) if self.unturned is None else self.unturned
-        tensors = {"query": query, "key": key, "value": self.value}
-        return tensors[stage] if stage in tensors else {"query_turned": self.query, "key_turned": self.key}[stage]
-
-    def extent(self, stage: str) -> tuple[int, int]:
-        """Give the sizes of a stage's two axes."""
-        entry = STAGES[stage]
-        width = (self.given(stage) if entry.given else self.value).shape[-1]
-        sizes = {"query": self.q_len, "key": self.kv_len, "feature": width}
-        return sizes[entry.rows], sizes[entry.cols]
-
-    def terms(self, heads: Sequence[int], start: int, stop: int) -> Terms:
-        """Give what changes the scores of some heads in some rows; the bias is no larger than those scores."""
-        if self.score_mod is None:
-            return Terms(None, None, 1.0)
-        sizes, place = (self.heads, self.q_len, self.kv_len), {"align": self.align, "rows": (start, stop)}
-        target = {"dtype": self.query.dtype, "device": self.query.device}
-        return self.score_mod.terms(*sizes, which=heads, **place, **target)
-
-    def of_heads(self, heads: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Give query, key and value of some query heads, with the KV heads that these read."""
-        if list(heads) == list(range(self.heads)):
-            return self.query, self.key, self.value
-        group = self.heads // self.key.shape[1]
-        kv = [head // group for head in heads]
-        index = list(heads)
-        return self.query[:, index], self.key[:, kv], self.value[:, kv]
 
 
 class Fused(NamedTuple):
@@ -169,7 +77,7 @@ def synchronize(device: torch.device) -> None:
 
 def fused(call: Call) -> Fused | None:
     """Run the whole call with a fused backend; None for a backend that shows its weights itself."""
-    if call.backend == "eager":
+    if call.backend == "eager" or call.mistake is not None:
         return None
     device = call.query.device
     synchronize(device)
@@ -216,17 +124,19 @@ def rows_of(call: Call, heads: Sequence[int], start: int, stop: int, ran: Fused 
     """
     query, key, value = call.of_heads(heads)
     query = query[:, :, start:stop]
-    group = query.shape[1] // key.shape[1]
     allowed = _allowed(call, heads, start, stop)
     synchronize(query.device)
     begun = time.perf_counter()
     bias, softcap, factor = call.terms(heads, start, stop)
     if ran is None:
         core = BACKENDS["eager"].attend(
-            query, key, value, allowed=allowed, bias=bias, scale=call.factor * factor, softcap=softcap
+            query, key, value, allowed=allowed, bias=bias, scale=call.before * factor, softcap=softcap
         )
         assert core.weights is not None and core.scores is not None
         changed, weights, output = core.scores, core.weights, core.output
+        if call.mistake is not None:
+            weights = _mistaken(call, call.mistake, heads, changed, weights, allowed)
+            output = _mix(weights, value)
     else:
         # Fused kernels hold scores in float32, so that none overflows float16; neither must those worked out again.
         exact = torch.promote_types(query.dtype, torch.float32)
@@ -237,7 +147,7 @@ def rows_of(call: Call, heads: Sequence[int], start: int, stop: int, ran: Fused 
         output = ran.output[:, list(heads), start:stop]
     if call.dropout > 0.0:
         weights = torch.where(keep(call, heads, start, stop), weights / (1.0 - call.dropout), 0.0)
-        output = (weights.to(value.dtype).unflatten(1, (-1, group)) @ value[:, :, None]).flatten(1, 2)
+        output = _mix(weights, value)
     synchronize(query.device)
     seconds = time.perf_counter() - begun
     return Rows(
@@ -250,10 +160,40 @@ def rows_of(call: Call, heads: Sequence[int], start: int, stop: int, ran: Fused 
         output,
         allowed,
         seconds,
-        call.factor,
+        call.before,
         bias,
         call.score_mod is not None,
     )
+
+
+def _mix(weights: Tensor, value: Tensor) -> Tensor:
+    """Give the values summed with the weights, each KV head for its run of query heads."""
+    group = weights.shape[1] // value.shape[1]
+    return (weights.to(value.dtype).unflatten(1, (-1, group)) @ value[:, :, None]).flatten(1, 2)
+
+
+def _mistaken(
+    call: Call, mistake: Mistake, heads: Sequence[int], changed: Tensor, weights: Tensor, allowed: Tensor
+) -> Tensor:
+    """Give the weights as the mistake makes them of the right ones, or of the scores."""
+    if mistake.by_column:
+        assert call.columns is not None
+        columns = call.columns[:, list(heads), None]
+        weights = torch.where(allowed, torch.exp(changed.to(columns.dtype) - columns), 0.0).to(changed.dtype)
+    return weights * mistake.after(call.factor)
+
+
+def prepared(call: Call) -> Call:
+    """Give the call with the statistics of its columns where its mistake needs them: one more pass over every row."""
+    if call.mistake is None or not call.mistake.by_column:
+        return call
+    dtype = torch.promote_types(call.query.dtype, torch.float32)
+    columns = call.query.new_full((1, call.heads, call.kv_len), float("-inf"), dtype=dtype)
+    for rows in row_blocks(replace(call, mistake=None), range(call.heads), (0, call.q_len)):
+        scores = torch.where(rows.allowed, rows.changed.to(dtype), float("-inf"))
+        columns = torch.logaddexp(columns, torch.logsumexp(scores, 2))
+        del rows, scores  # else one block would still be held while the next is computed
+    return replace(call, columns=columns)
 
 
 def _allowed(call: Call, heads: Sequence[int], start: int, stop: int) -> Tensor:
@@ -277,8 +217,14 @@ def product(query: Tensor, key: Tensor) -> Tensor:
     return (query.unflatten(1, (-1, group)) @ key[:, :, None].transpose(-1, -2)).flatten(1, 2)
 
 
+def spans(heads: int, kv_len: int, rows: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """Cut query rows into blocks of about ``BLOCK_SCORES`` scores."""
+    step = max(1, BLOCK_SCORES // (heads * kv_len))
+    for start in range(rows[0], rows[1], step):
+        yield start, min(start + step, rows[1])
+
+
 def row_blocks(call: Call, heads: Sequence[int], rows: tuple[int, int], ran: Fused | None = None) -> Iterator[Rows]:
     """Compute the stages block by block of query rows, holding about ``BLOCK_SCORES`` scores at a time."""
-    step = max(1, BLOCK_SCORES // (len(heads) * call.kv_len))
-    for start in range(rows[0], rows[1], step):
-        yield rows_of(call, heads, start, min(start + step, rows[1]), ran)
+    for start, stop in spans(len(heads), call.kv_len, rows):
+        yield rows_of(call, heads, start, stop, ran)

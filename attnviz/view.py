@@ -50,6 +50,10 @@ _NO_VECTORS = Text(
 _STAGE = Text(
     "stage {got} is not part of these settings; showing {used}.", "当前设置下没有 {got} 这个阶段，改为显示 {used}。"
 )
+_BY_HAND = Text(
+    "backend {got} has no place for a mistake: it is computed step by step, by {used}.",
+    "{got} 后端无法插入错误，改用 {used} 逐步计算。",
+)
 _DTYPE = Text("dtype {got} cannot be computed on {device}; using {used}.", "{device} 不能用 {got} 计算，改用 {used}。")
 
 
@@ -74,6 +78,7 @@ class View:
     score_mod: str
     score_mod_settings: OwnSettings
     scale: str
+    mistake: str
     scale_value: float
     dropout: float
     backend: str
@@ -267,6 +272,8 @@ def _fit(reader: Reader) -> None:
         reader.follow("head", "all", _HEAD, heads=heads)
     if dtype not in devices.dtypes(device):
         reader.follow("dtype", devices.default_dtype(device), _DTYPE, device=device)
+    if values["mistake"] != "none" and values["backend"] != "eager":
+        reader.follow("backend", "eager", _BY_HAND)
     cell = cast("tuple[int, ...]", values["cell"])
     limits = (heads, values["length"], values["key_length"])
     inside = all(index < cast("int", limit) for index, limit in zip(cell, limits, strict=False))

@@ -10,8 +10,9 @@ from torch import Tensor
 from attnviz import census as counts
 from attnviz import device as devices
 from attnviz import inputs, stages
-from attnviz.census import Census
+from attnviz.census import Census, Comparison
 from attnviz.masks import offset
+from attnviz.mistakes import MISTAKES
 from attnviz.positions import POSITIONS, Position
 from attnviz.stages import Call, Fused
 from attnviz.variants import VARIANTS
@@ -85,6 +86,7 @@ def make_call(view: View) -> Call:
         score_mod=view.build_score_mod(),
         unturned=tensors.unturned,
         waves=tensors.waves,
+        mistake=None if view.mistake == "none" else MISTAKES[view.mistake],
     )
 
 
@@ -96,7 +98,7 @@ def run(view: View) -> tuple[Call, Fused | None]:
 
 @lru_cache(maxsize=4)
 def _run(view: View) -> tuple[Call, Fused | None]:
-    call = make_call(view)
+    call = stages.prepared(make_call(view))
     return call, stages.fused(call)
 
 
@@ -105,6 +107,18 @@ def census(view: View) -> Census | None:
     if view.heads * view.length * view.key_length > MOST_COUNTED:
         return None
     return _census(_bare(view))
+
+
+def comparison(view: View) -> Comparison | None:
+    """Compare the view's mistake with what is right; None where that would be more than a glance of work."""
+    if view.heads * view.length * view.key_length > MOST_COUNTED:
+        return None
+    return _comparison(_bare(view))
+
+
+@lru_cache(maxsize=16)
+def _comparison(view: View) -> Comparison:
+    return counts.compare(run(view)[0])
 
 
 @lru_cache(maxsize=16)

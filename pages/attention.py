@@ -3,7 +3,7 @@
 from attnviz import guard
 from attnviz.text import Refusal
 from attnviz.view import settle
-from pages.ui import attention_cell, attention_details, attention_sections, layout, link
+from pages.ui import attention_cell, attention_details, attention_mistake, attention_sections, layout, link
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 
@@ -19,6 +19,7 @@ try:
 except Refusal as refused:
     layout.refusal(refused, panel.language)
 else:
+    attention_mistake.banner(panel)
     attention_sections.picture(panel, group)
     attention_cell.arithmetic(panel)
     attention_cell.shapes(panel)

@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from attnviz.backends import BACKENDS
 from attnviz.masks import MASKS
+from attnviz.mistakes import MISTAKES
 from attnviz.positions import POSITIONS
 from attnviz.score_mods import SCORE_MODS
 from attnviz.stages import rows_of
@@ -31,6 +32,11 @@ PLACES = {
     "rope": ({}, {"layout": "interleaved", "partial_rotary_factor": "0.55", "base": "100"}, {"d_k": "1"}),
     "sinusoidal": ({}, {"base": "50"}),
 }
+WITH_MISTAKES = (
+    {"heads": "4", "kv_heads": "2"},
+    {"mask": "full", "score_mod": "alibi", "dropout": "0.2", "length": "9", "attention": "cross"},
+    {"mask": "padding", "lengths": "0", "score_mod": "softcap", "cap": "2"},
+)
 AROUND = ({}, {"attention": "cross", "length": "5", "key_length": "9", "align": "bottom_right", "mask": "full"})
 VIEWS = [
     {},
@@ -44,6 +50,7 @@ VIEWS = [
     *({"mask": key, "length": "11"} for key in MASKS),
     *({"score_mod": key, "backend": b} | own for b in BACKENDS for key in SCORE_MODS for own in MODS.get(key, ({},))),
     *({"position": key} | own | more for key in POSITIONS for own in PLACES.get(key, ({},)) for more in AROUND),
+    *({"mistake": key} | more for key in MISTAKES for more in WITH_MISTAKES),
     {"score_mod": "alibi", "position": "rope", "heads": "6", "kv_heads": "2", "dtype": "float16", "backend": "sdpa"},
     {"score_mod": "t5_bias", "mask": "padding", "lengths": "0", "backend": "sdpa"},
     {"score_mod": "softcap", "cap": "2", "input": "worked", "position": "rope", "dropout": "0.2", "backend": "flash"},

@@ -40,6 +40,10 @@ VIEWS = {
     "cap, half, tiled": {"length": "1024", "score_mod": "softcap", "dtype": "float16", "backend": "flash"},
     "rotated": {"length": "2048", "position": "rope", "heads": "16", "head": "0"},
     "rotated, many heads": {"length": "256", "position": "rope", "heads": "64", "d_k": "256", "head": "0"},
+    "wrong axis": {"length": "1024", "mistake": "wrong_axis"},
+    "wrong axis, one of many heads": {"length": "1024", "mistake": "wrong_axis", "heads": "8", "head": "0"},
+    "wrong axis and all else": {"length": "1024", "mistake": "wrong_axis", "score_mod": "alibi", "dropout": "0.2"},
+    "late scale, half": {"length": "1024", "mistake": "late_scale", "dtype": "float16"},
     "waves": {"length": "64", "position": "sinusoidal", "attention": "cross", "key_length": "4096"},
     "cross": {"length": "64", "attention": "cross", "key_length": "4096"},
 }  # fmt: skip

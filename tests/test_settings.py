@@ -9,6 +9,7 @@ from attnviz import config, inputs
 from attnviz.backends import BACKENDS
 from attnviz.knobs import Choice, Integer, Number
 from attnviz.masks import MASKS
+from attnviz.mistakes import MISTAKES
 from attnviz.positions import POSITIONS
 from attnviz.score_mods import SCORE_MODS
 from attnviz.settings import D_K_STOPS, KNOBS, LENGTH_STOPS, MOST_HEADS, OWNERS, every_name, mask_knobs, own_knobs
@@ -19,6 +20,7 @@ from attnviz.text import LANGUAGES, Refusal
 @pytest.mark.parametrize(
     ("name", "registry"),
     [
+        ("mistake", MISTAKES),
         ("position", POSITIONS),
         ("score_mod", SCORE_MODS),
         ("mask", MASKS),

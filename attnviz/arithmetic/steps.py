@@ -1,124 +1,20 @@
 """The arithmetic of one cell, number by number."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from attnviz.stages import Call, Fused, keep, rows_of
+from attnviz.arithmetic.records import Cell, Change, Drawn, OutputTerm, Product
+from attnviz.masks import block
+from attnviz.mistakes import MISTAKES
+from attnviz.score_mods import Terms
+from attnviz.stages import Call, Fused, Rows, keep, rows_of
 
 # Keys widened to float64 at once: 2^20 entries are 8 MiB.
 _PART_ENTRIES = 2**20
-
-
-@dataclass(frozen=True)
-class Product:
-    """Hold one dimension of the dot product: q_i, k_i and q_i · k_i; and both before a rotation, if there is one."""
-
-    dimension: int
-    query: float
-    key: float
-    product: float
-    unturned: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class Change:
-    """Hold one step of a score modification: ``factor``, ``cap`` or ``bias``, its amount, and the score after it."""
-
-    kind: str
-    amount: float
-    result: float
-
-
-@dataclass(frozen=True)
-class OutputTerm:
-    """Hold one dimension of the output row: what this key adds to it, what the other keys add, and their sum."""
-
-    dimension: int
-    value: float
-    term: float
-    others: float
-    total: float
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """Hold what the call itself computed for the cell, in its own dtype: this is what the picture shows."""
-
-    scaled: float
-    weight: float
-    output: tuple[float, ...]
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether the cell stayed within the range of the dtype."""
-        return math.isfinite(self.weight) and all(map(math.isfinite, self.output))
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Hold every step from two vectors to a share of a value, in float64.
-
-    Args:
-        head: Query head.
-        kv_head: Head of keys and values that it reads.
-        query: Index of the query.
-        key: Index of the key.
-        products: The dot product, one entry for each dimension, in their order.
-        score: Their sum, q · k.
-        scale: What the scores are multiplied by.
-        scaled: ``score * scale``.
-        changes: What a score modification then does to it, step by step.
-        allowed: Whether the query may attend to this key.
-        keys_seen: Number of keys that the query may attend to.
-        row_maximum: Largest final score among them; None when there is none.
-        maximum_key: Key that has it (the first); None when there is none.
-        exponent: exp(final − row_maximum), 0 for a masked key.
-        row_sum: Sum of the exponents of the row.
-        weight: ``exponent / row_sum`` as softmax gives it, 0 for a masked key.
-        dropout_factor: What dropout multiplies the weight by, 0 or 1/(1 − p); None without dropout.
-        output: The first dimensions of the output row.
-        value_width: How many dimensions it has.
-        drawn: What the call itself gave.
-    """
-
-    head: int
-    kv_head: int
-    query: int
-    key: int
-    products: tuple[Product, ...]
-    score: float
-    scale: float
-    scaled: float
-    changes: tuple[Change, ...]
-    allowed: bool
-    keys_seen: int
-    row_maximum: float | None
-    maximum_key: int | None
-    exponent: float
-    row_sum: float
-    weight: float
-    dropout_factor: float | None
-    output: tuple[OutputTerm, ...]
-    value_width: int
-    drawn: Drawn
-
-    @property
-    def final(self) -> float:
-        """The score that enters the softmax."""
-        return self.changes[-1].result if self.changes else self.scaled
-
-    @property
-    def share(self) -> float:
-        """What the value is multiplied by: the weight, after dropout where there is one."""
-        return self.weight if self.dropout_factor is None else self.weight * self.dropout_factor
-
-    def largest(self, count: int) -> tuple[Product, ...]:
-        """Give the products that move the score most, the largest absolute value first; equal ones in their order."""
-        return tuple(sorted(self.products, key=lambda entry: -abs(entry.product))[:count])
 
 
 def cell(call: Call, head: int, query: int, key: int, ran: Fused | None = None, *, values: int = 4) -> Cell:
@@ -145,15 +41,17 @@ def cell(call: Call, head: int, query: int, key: int, ran: Fused | None = None, 
     rows = rows_of(call, (head,), query, query + 1, ran)
     allowed = rows.allowed[0, 0, 0].cpu()
     query_vector, key_vector = _wide(call.query[0, head, query]), _wide(call.key[0, kv_head, key])
-    products = query_vector * key_vector
     scores = _scores(query_vector, call.key[0, kv_head])
-    scores[key] = products.sum()
-    changes = _changes(call, head, query, scores * call.factor)
-    row = _softmax(changes[-1].row if changes else scores * call.factor, allowed)
-    factors = None
-    if call.dropout > 0.0:
-        factors = _wide(keep(call, (head,), query, query + 1)[0, 0, 0]) / (1.0 - call.dropout)
-    shares = row.weights if factors is None else row.weights * factors
+    scores[key] = (query_vector * key_vector).sum()
+    changes = _changes(call.terms((head,), query, query + 1), scores * call.before)
+    row = line = _softmax(changes[-1].row if changes else scores * call.before, allowed)
+    mistake, place, seen = call.mistake or MISTAKES["none"], key, allowed
+    factor = mistake.after(call.factor) if mistake.scale_at == "after" else None
+    if mistake.by_column:
+        row, line, seen = _columns(call, head, query, key, key_vector)
+        place = query
+    dropped = _dropped(call, head, query)
+    shares = row.weights * (1.0 if factor is None else factor) * (1.0 if dropped is None else dropped)
     return Cell(
         head=head,
         kv_head=kv_head,
@@ -161,25 +59,51 @@ def cell(call: Call, head: int, query: int, key: int, ran: Fused | None = None, 
         key=key,
         products=_products(call, head, query, key, query_vector, key_vector),
         score=float(scores[key]),
-        scale=call.factor,
-        scaled=float(scores[key]) * call.factor,
+        scale=call.before,
+        scaled=float(scores[key]) * call.before,
         changes=tuple(Change(step.kind, float(step.amount[key]), float(step.row[key])) for step in changes),
         allowed=bool(allowed[key]),
-        keys_seen=int(allowed.sum()),
-        row_maximum=row.maximum,
-        maximum_key=row.maximum_key,
-        exponent=float(row.exponents[key]),
-        row_sum=row.total,
+        keys_seen=int(seen.sum()),
+        row_maximum=line.maximum,
+        maximum_key=line.place,
+        exponent=float(line.exponents[place]),
+        row_sum=line.total,
         weight=float(row.weights[key]),
-        dropout_factor=None if factors is None else float(factors[key]),
+        by_column=mistake.by_column,
+        late_factor=factor,
+        dropout_factor=None if dropped is None else float(dropped[key]),
         output=_output(shares, call.value[0, kv_head, :, :values], key),
         value_width=call.value.shape[-1],
-        drawn=Drawn(
-            float(rows.changed[0, 0, 0, key]),
-            float(rows.weights[0, 0, 0, key]),
-            tuple(rows.output[0, 0, 0, :values].tolist()),
-        ),
+        drawn=_drawn(rows, key, values),
     )
+
+
+def _drawn(rows: Rows, key: int, values: int) -> Drawn:
+    changed, weights, output = rows.changed[0, 0, 0, key], rows.weights[0, 0, 0, key], rows.output[0, 0, 0, :values]
+    return Drawn(float(changed), float(weights), tuple(output.tolist()))
+
+
+def _dropped(call: Call, head: int, query: int) -> Tensor | None:
+    """Give what dropout multiplies each weight of a row by; None without dropout."""
+    if call.dropout == 0.0:
+        return None
+    return _wide(keep(call, (head,), query, query + 1)[0, 0, 0]) / (1.0 - call.dropout)
+
+
+def _columns(call: Call, head: int, query: int, key: int, key_vector: Tensor) -> tuple["_Softmax", "_Softmax", Tensor]:
+    """Give a row of a softmax over the queries, the softmax of the key's column, and the queries that may be in it.
+
+    The key's own column is worked out; of the other keys' columns the call has kept the sums.
+    """
+    scores = _scores(key_vector, call.query[0, head]) * call.before
+    changes = _changes(call.terms((head,), 0, call.q_len, (key, key + 1)), scores)
+    sizes = {"q_len": call.q_len, "kv_len": call.kv_len, "align": call.align, "heads": call.heads}
+    may = block(call.mask, (0, call.q_len), (key, key + 1), device=call.query.device, **sizes)[0, :, :, 0]
+    may = (may if may.shape[0] == 1 else may[head : head + 1])[0].cpu()
+    column = _softmax(changes[-1].row if changes else scores, may)
+    weights = _wide(rows_of(replace(call, dropout=0.0), (head,), query, query + 1).weights[0, 0, 0])
+    weights[key] = column.weights[query]
+    return column._replace(weights=weights), column, may
 
 
 def _products(
@@ -203,28 +127,28 @@ class _Step(NamedTuple):
     row: Tensor
 
 
-def _changes(call: Call, head: int, query: int, row: Tensor) -> list[_Step]:
-    """Give what the score modification does to a row of scaled scores: factor, cap, bias, in this order."""
-    bias, softcap, factor = call.terms((head,), query, query + 1)
+def _changes(terms: Terms, line: Tensor) -> list[_Step]:
+    """Give what the score modification does to a row or column of scaled scores: factor, cap, bias, in this order."""
+    bias, softcap, factor = terms
     steps = []
     if factor != 1.0:
-        row = row * factor
-        steps.append(_Step("factor", torch.full_like(row, factor), row))
+        line = line * factor
+        steps.append(_Step("factor", torch.full_like(line, factor), line))
     if softcap is not None:
-        row = softcap * torch.tanh(row / softcap)
-        steps.append(_Step("cap", torch.full_like(row, softcap), row))
+        line = softcap * torch.tanh(line / softcap)
+        steps.append(_Step("cap", torch.full_like(line, softcap), line))
     if bias is not None:
-        added = _wide(bias[0, 0, 0])
-        row = row + added
-        steps.append(_Step("bias", added, row))
+        added = _wide(bias.flatten())
+        line = line + added
+        steps.append(_Step("bias", added, line))
     return steps
 
 
 class _Softmax(NamedTuple):
-    """Hold the steps of one row's softmax; ``maximum`` is None where no key may be attended to."""
+    """Hold the steps of a softmax over a row or column; ``maximum`` is None where nothing is allowed in it."""
 
     maximum: float | None
-    maximum_key: int | None
+    place: int | None
     exponents: Tensor
     total: float
     weights: Tensor

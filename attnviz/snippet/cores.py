@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from attnviz.mistakes import Mistake
 from attnviz.score_mods import ScoreMod
 
 _DROPOUT = """\
@@ -36,6 +37,7 @@ class Lines(NamedTuple):
 
     ``hidden``: ``allowed`` was made and is to be used. ``shared``: query heads share KV heads. ``is_causal``: torch's
     own causal flag stands for the mask. ``is_half``: the dtype is narrower than float32. ``mod``: change of the scores.
+    ``mistake``: what is done wrong on purpose; only the lines that keep every matrix can.
     """
 
     hidden: bool
@@ -43,6 +45,7 @@ class Lines(NamedTuple):
     is_causal: bool
     is_half: bool
     mod: ScoreMod
+    mistake: Mistake
 
 
 def indices(shift: int) -> str:
@@ -91,17 +94,23 @@ def _change(mod: ScoreMod, source: str, name: str, bias: str) -> str:
 
 
 def eager(lines: Lines) -> str:
-    """Give the lines that keep every matrix."""
-    said = _repeat(lines.shared) + "scores = q @ k.mT\nscaled = scores * scale\n"
+    """Give the lines that keep every matrix, with the mistake in its line."""
+    mistake, note = lines.mistake, f"  # {lines.mistake.comment}\n"
+    scaled = "scaled = scores * scale\n" if mistake.scale_at == "before" else f"scaled = scores{note}"
+    said = _repeat(lines.shared) + "scores = q @ k.mT\n" + scaled
     change = _change(lines.mod, "scaled", "changed", "bias")
     said, last = said + change, "changed" if change else "scaled"
-    if not lines.hidden:
-        return said + f"weights = torch.softmax({last}, dim=-1)\noutput = weights @ v\n"
-    return said + (
-        f'weights = torch.softmax({last}.masked_fill(~allowed, float("-inf")), dim=-1)\n'
-        "weights = weights.masked_fill(~allowed, 0.0)  # a row without a key: 0 instead of NaN\n"
-        "output = weights @ v\n"
+    last = f'{last}.masked_fill(~allowed, float("-inf"))' if lines.hidden else last
+    said += (
+        f"weights = torch.softmax({last}, dim=-2){note}"
+        if mistake.by_column
+        else (f"weights = torch.softmax({last}, dim=-1)\n")
     )
+    if lines.hidden:
+        said += "weights = weights.masked_fill(~allowed, 0.0)  # a row without a key: 0 instead of NaN\n"
+    if mistake.scale_at == "after":
+        said += f"weights = weights * scale{note}"
+    return said + "output = weights @ v\n"
 
 
 def sdpa(lines: Lines) -> str:

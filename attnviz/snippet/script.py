@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from attnviz.config import dtype_size
 from attnviz.knobs import Value
 from attnviz.masks import MASKS, MaskKind, offset
+from attnviz.mistakes import MISTAKES, Mistake
 from attnviz.positions import POSITIONS
 from attnviz.score_mods import SCORE_MODS, ScoreModKind
 from attnviz.snippet import cores
@@ -52,22 +53,20 @@ def attention_snippet(
     backend: str = "eager",
     dtype: str = "float32",
     dropout: float = 0.0,
+    mistake: str = "none",
 ) -> str:
     """Give a script that imports torch alone and leaves the view's tensors: ``q, k, v``, ``output`` and its steps.
 
     Args:
-        config: Sizes of the layer; ``q_len`` queries look at ``kv_len`` keys.
-        seed: Seed of tokens and weights.
+        config: Sizes of the layer, its weights and tokens drawn by ``seed``; ``q_len`` queries look at ``kv_len`` keys.
         tokens: The tokens that ask, ``q_len`` of them; None is random normal input.
-        context: The tokens attended to in cross attention; None is random normal input.
-        cross: The keys come from other tokens than the queries.
+        context: With ``cross`` the tokens attended to instead of these; None likewise.
         worked: Queries, keys and values are small whole numbers, made without tokens.
         mask: Key of ``MASKS``; its knobs, and those of the next two, take their defaults where not given.
         align: ``top_left`` or ``bottom_right``: where a query stands, for mask, position and score modification.
         scale: Factor of the scores; None means 1/sqrt(head_dim).
-        position: Key of ``POSITIONS``.
-        score_mod: Key of ``SCORE_MODS``.
-        backend: ``eager``, ``sdpa`` or ``flash``; with dropout the steps are written out whatever it is.
+        position: Key of ``POSITIONS``; ``score_mod`` is one of ``SCORE_MODS``, ``mistake`` of ``MISTAKES``.
+        backend: ``eager``, ``sdpa`` or ``flash``; dropout and mistakes are written out step by step whatever it is.
         dtype: Type that queries, keys and values are turned into, by torch's name.
         dropout: Share of the weights set to zero, by a hash of seed, head, query and key.
 
@@ -80,13 +79,15 @@ def attention_snippet(
     """
     _check_lengths(config, (("tokens", tokens, q_len), ("context", context if cross else None, kv_len)))
     shift = offset(q_len, kv_len, align)
-    added, turned = _position(position, position_settings or {})
-    made = {"cross": cross, "worked": worked, "dtype": dtype, "added": added, "turned": turned, "shift": shift}
+    made = {"cross": cross, "worked": worked, "dtype": dtype, "shift": shift}
+    made |= _position(position, position_settings or {})
     rule, change = _chosen(MASKS[mask], mask_settings), _chosen(SCORE_MODS[score_mod], score_mod_settings)
     parts = (
         "import torch\n\n" + _sizes(config, seed, q_len, kv_len, scale),
         tensors(tokens, context, seed, **made),
-        *_attention(config, rule, change, _core(backend, dropout), shift, dtype_size(dtype) < 4),
+        *_attention(
+            config, rule, change, _core(backend, dropout > 0 or mistake != "none"), shift, dtype, MISTAKES[mistake]
+        ),
         cores.dropout(dropout) if dropout else "",
         "print(output.shape, output)\n",
     )
@@ -99,7 +100,8 @@ def _attention(
     change: _Chosen[ScoreModKind],
     core: Callable[[cores.Lines], str],
     shift: int,
-    is_half: bool,
+    dtype: str,
+    mistake: Mistake,
 ) -> tuple[str, ...]:
     """Give the lines from the scores to the output: what they need, and one way to compute it."""
     shared = config.num_key_value_heads != config.num_attention_heads
@@ -110,7 +112,7 @@ def _attention(
         cores.indices(shift) if hidden or code else "",
         cores.allowed(rule.kind.code(**rule.settings), mask.per_head) if hidden else "",
         cores.bias(code(**change.settings)) if code else "",
-        core(cores.Lines(hidden, shared, is_causal, is_half, mod)),
+        core(cores.Lines(hidden, shared, is_causal, dtype_size(dtype) < 4, mod, mistake)),
     )
 
 
@@ -122,12 +124,12 @@ def _check_lengths(config: GroupedConfig, sides: Sequence[tuple[str, Sequence[st
         raise ValueError(f"v_head_dim must equal head_dim in a snippet, got {config.v_head_dim} and {config.head_dim}")
 
 
-def _core(backend: str, dropout: float) -> Callable[[cores.Lines], str]:
-    """Give what writes the lines of a backend; a fused call shows no weights that dropout could be put on."""
+def _core(backend: str, by_hand: bool) -> Callable[[cores.Lines], str]:
+    """Give what writes the lines of a backend; a fused call shows no weights for dropout or a mistake."""
     steps = {"eager": cores.eager, "sdpa": cores.sdpa, "flash": cores.flash}
     if backend not in steps:
         raise Refusal(_BACKEND.fill(options=", ".join(steps), value=backend))
-    return cores.eager if dropout else steps[backend]
+    return cores.eager if by_hand else steps[backend]
 
 
 def _chosen(kind: K, given: Mapping[str, Value] | None) -> _Chosen[K]:
@@ -137,14 +139,13 @@ def _chosen(kind: K, given: Mapping[str, Value] | None) -> _Chosen[K]:
     return _Chosen(kind, {knob.name: knob.parse(given.get(knob.name, knob.default)) for knob in kind.knobs})
 
 
-def _position(key: str, given: Mapping[str, Value]) -> tuple[str, str]:
+def _position(key: str, given: Mapping[str, Value]) -> dict[str, str]:
     """Give the definition of what is added to token vectors, and of what rotates queries and keys; "" for neither."""
     kind = POSITIONS[key]
     settings = kind.read(**given)
-    if kind.code is None:
-        return "", ""
-    code = kind.code(**settings)
-    return (code, "") if kind.make(**settings).waves is not None else ("", code)
+    code = "" if kind.code is None else kind.code(**settings)
+    is_added = kind.make(**settings).waves is not None
+    return {"added": code if is_added else "", "turned": "" if is_added else code}
 
 
 def _sizes(config: GroupedConfig, seed: int, q_len: int, kv_len: int, scale: float | None) -> str:

@@ -182,24 +182,29 @@ def _steps(panel: Panel, worked: Cell) -> None:
         ),
     ]
     if worked.row_maximum is None or worked.maximum_key is None:
-        rows.append((f"{say('cell.maximum')} $m$", say("cell.maximum_none"), "–"))
+        rows.append((f"{say('cell.row_maximum')} $m$", say("cell.maximum_none"), "–"))
     else:
-        where = _place(panel, panel.settled.view, "key", worked.maximum_key)
-        from_keys = say("cell.maximum_from", count=worked.keys_seen, target=where)
+        side, kind = ("query", "column") if worked.by_column else ("key", "row")
+        where = _place(panel, panel.settled.view, side, worked.maximum_key)
+        from_keys = say(f"cell.maximum_from_{kind}", count=worked.keys_seen, target=where)
         power = rf"$e^{{{final} - {formula(worked.row_maximum, behind=True)}}}$"
         share = rf"${formula(worked.exponent)} \,/\, {formula(worked.row_sum)}$"
         rows += [
-            (f"{say('cell.maximum')} $m$", from_keys, plain(worked.row_maximum)),
+            (f"{say(f'cell.{kind}_maximum')} $m$", from_keys, plain(worked.row_maximum)),
             (
                 f"{say('cell.exponent')} $e^{{s-m}}$",
                 power if worked.allowed else say("cell.out"),
                 plain(worked.exponent),
             ),
-            (f"{say('cell.row_sum')} $Z$", r"$\sum_j e^{s_j - m}$", plain(worked.row_sum)),
+            (f"{say(f'cell.{kind}_sum')} $Z$", r"$\sum_j e^{s_j - m}$", plain(worked.row_sum)),
             (f"{say('cell.weight')} $w$", share, f"**{plain(worked.weight)}**"),
         ]
+        reached = worked.weight
+        if worked.late_factor is not None:
+            late, reached = rf"${formula(reached)} \times {formula(worked.late_factor)}$", reached * worked.late_factor
+            rows.append((say("cell.late"), late, f"**{plain(reached)}**"))
         if worked.dropout_factor is not None:
-            factor = rf"${formula(worked.weight)} \times {formula(worked.dropout_factor)}$"
+            factor = rf"${formula(reached)} \times {formula(worked.dropout_factor)}$"
             kept = worked.dropout_factor > 0
             rows.append((say("cell.dropout"), factor if kept else say("cell.dropped"), f"**{plain(worked.share)}**"))
     _table([say(f"cell.{name}") for name in ("step", "calculation", "result")], rows, "llr")

@@ -1,6 +1,7 @@
 """The lower part of the attention page: what it takes, the same in plain PyTorch, words and sources."""
 
 import streamlit as st
+import torch
 
 from attnviz import inputs, units
 from attnviz.backends import BACKENDS
@@ -78,6 +79,10 @@ def _remarks(panel: Panel, ran: Fused | None, counted: Census | None) -> list[st
     said.append(panel.title("numbers.pairs", pairs=f"{pairs:,.12g}", cells=cells))
     if view.mask != "full" and counted.pairs == view.heads * view.length * view.key_length:
         said.append(panel.title("numbers.no_effect"))
+    tolerance = 16 * float(torch.finfo(getattr(torch, view.dtype)).eps)
+    if counted.row_sums is not None and view.dropout == 0 and view.mistake == "none":
+        least, most = (f"{bound:.9g}" for bound in counted.row_sums)
+        said.append(panel.title("numbers.row_sums", least=least, most=most, tolerance=f"{tolerance:.1g}"))
     if counted.not_finite:
         said.append(panel.title("numbers.overflow", rows=units.count(counted.not_finite), dtype=view.dtype))
     if counted.no_key:
@@ -117,6 +122,7 @@ def code(view: View) -> str:
         backend=view.backend,
         dtype=view.dtype,
         dropout=view.dropout,
+        mistake=view.mistake,
     )
 
 

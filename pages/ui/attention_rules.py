@@ -6,12 +6,14 @@ from types import MappingProxyType
 import streamlit as st
 
 from attnviz.knobs import Number
+from attnviz.mistakes import MISTAKES
 from attnviz.positions import POSITIONS, PositionKind
 from attnviz.score_mods import SCORE_MODS, ScoreModKind
 from attnviz.settings import own_knobs
 from attnviz.view import View
 from pages.ui import layout
 from pages.ui.controls import Panel
+from pages.ui.translate import say
 
 RULES: Mapping[str, Mapping[str, PositionKind | ScoreModKind]] = MappingProxyType(
     {"position": POSITIONS, "score_mod": SCORE_MODS}
@@ -44,6 +46,9 @@ def live_names(view: View) -> list[str]:
 
 
 def labels(view: View, language: str) -> list[str]:
-    """Name the chosen entries for people."""
+    """Name the chosen entries for people, and a mistake that is switched on as such."""
     chosen = [(entries, getattr(view, choice)) for choice, entries in RULES.items()]
-    return [entries[key].label.say(language) for entries, key in chosen if key != "none"]
+    named = [entries[key].label.say(language) for entries, key in chosen if key != "none"]
+    if view.mistake == "none":
+        return named
+    return [say(language, "attention.mistake.tag", name=MISTAKES[view.mistake].label), *named]

@@ -7,7 +7,7 @@ import streamlit as st
 from attnviz import pins
 from attnviz.settings import ROLES, mask_knobs
 from attnviz.text import Refusal
-from pages.ui import attention_compare, attention_picture, attention_row, attention_rules, layout
+from pages.ui import attention_compare, attention_mistake, attention_picture, attention_row, attention_rules, layout
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.heatmap import heatmap
@@ -42,6 +42,8 @@ def side_controls(panel: Panel) -> None:
         st.subheader(panel.title("group.score"), anchor=False)
         panel.control("scale")
         panel.control("dropout")
+        st.subheader(panel.title("group.mistake"), anchor=False)
+        panel.control("mistake", bare=True)
         st.subheader(panel.title("group.compute"), anchor=False)
         panel.control("backend")
         panel.control("dtype")
@@ -113,6 +115,7 @@ def picture(panel: Panel, group: Group) -> None:
                 **common,
             )
     with right:
+        attention_mistake.signs(panel)
         _pin(panel)
         attention_row.row(panel, group)
 

@@ -1,0 +1,91 @@
+"""Mistakes around scale and softmax, and the numbers that give them away."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from attnviz.census import compare
+from attnviz.text import LANGUAGES
+from attnviz.view import settle
+from attnviz.view_run import census, run
+from pages.ui.attention_picture import frame
+from pages.ui.heatmap.frame import TOP, unpack
+from pages.ui.translate import say
+from tests.pages import plain, said, visit
+
+FOUR = {"input": "normal", "length": "4", "heads": "1", "mask": "full"}
+
+
+def drawn(**settings: str):
+    """Give the first head's weights as the live route draws them, read back from their codes."""
+    header, codes = unpack(frame(settings))
+    described = header["parts"]["main"]["maps"][0]
+    codes = np.where(codes["main"][0] <= TOP, codes["main"][0], 0)  # a masked cell has no value
+    return described["low"] + codes / TOP * (described["high"] - described["low"])
+
+
+def table(app) -> list[list[str]]:
+    """Give the rows of the comparison beside the picture."""
+    (text,) = (entry.value for entry in app.markdown if say("en", "attention.mistake.cosine") in entry.value)
+    return [[cell.strip() for cell in line.strip("| ").split("|")] for line in text.splitlines()[2:]]
+
+
+@pytest.mark.parametrize("d_k", [4, 16, 64, 256])
+@pytest.mark.parametrize("mask", ["full", "causal"])
+def test_case_22_rows_sum_to_the_scale_when_it_comes_after_the_softmax(d_k, mask):
+    """https://github.com/FrancescoSaverioZuppichini/ViT/issues/2."""
+    settings = FOUR | {"length": "9", "d_k": str(d_k), "mask": mask, "mistake": "late_scale"}
+    sums = drawn(**settings).sum(1)
+    assert sums == pytest.approx([1 / math.sqrt(d_k)] * 9, abs=1e-3 / math.sqrt(d_k))
+    rows, _, cosine, _ = table(visit(**settings))
+    assert rows[1:] == [f"{1 / math.sqrt(d_k):.4g}", "1"]
+    assert float(cosine[1]) < 1
+
+
+def test_case_24_over_the_query_axis_columns_sum_to_1_and_rows_do_not():
+    """https://github.com/karpathy/minGPT/issues/132: random 4 × 4 scores."""
+    weights = drawn(**FOUR, mistake="wrong_axis")
+    assert weights.sum(0) == pytest.approx([1.0] * 4, abs=1e-3)
+    assert abs(weights.sum(1) - 1).max() > 0.05
+    rows, columns, *_ = table(visit(**FOUR, mistake="wrong_axis"))
+    low, high = map(float, rows[1].split(" … "))
+    assert low == pytest.approx(weights.sum(1).min(), abs=1e-3) and high == pytest.approx(
+        weights.sum(1).max(), abs=1e-3
+    )
+    assert low < 1 < high and rows[2] == "1"
+    assert columns[1] == "1" and " … " in columns[2]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_case_24_our_rows_sum_to_1_within_a_tolerance_that_the_page_states(dtype, language):
+    settings = FOUR | {"length": "60", "heads": "4", "dtype": dtype}
+    counted = census(settle(settings).view)
+    assert counted is not None and counted.row_sums is not None
+    tolerance = 16 * torch.finfo(getattr(torch, dtype)).eps
+    assert all(abs(bound - 1) <= tolerance for bound in counted.row_sums)
+    least, most = (f"{bound:.9g}" for bound in counted.row_sums)
+    line = say(language, "attention.numbers.row_sums", least=least, most=most, tolerance=f"{tolerance:.1g}")
+    assert plain(line) in plain(said(visit(**settings, lang=language)))
+    wrong = census(settle(settings | {"mistake": "late_scale"}).view)
+    assert wrong is not None and wrong.row_sums is not None and wrong.row_sums[1] < 0.2
+
+
+def test_case_29_one_number_says_how_far_the_output_without_scale_is_off():
+    """https://github.com/mlc-ai/mlc-llm/pull/3426: close but wrong, similarity 0.862 against 0.99999."""
+    settings = FOUR | {"length": "32", "heads": "4", "d_k": "64"}
+    rows, _, cosine, difference = table(visit(**settings, mistake="no_scale"))
+    assert rows[1:] == ["1", "1"]  # no sum gives it away
+    call, _ = run(settle(settings | {"mistake": "no_scale"}).view)
+    compared = compare(call)
+    right, _ = run(settle(settings).view)
+    weights = [torch.softmax(right.query @ right.key.mT * factor, -1) for factor in (1.0, 64**-0.5)]
+    outputs = [(each @ right.value).double().flatten() for each in weights]
+    expected = float(torch.nn.functional.cosine_similarity(*outputs, dim=0))
+    assert compared.cosine == pytest.approx(expected, abs=1e-6) and 0.2 < expected < 0.9
+    assert cosine[1:] == [f"{expected:.4g}", "1"] and float(difference[1]) > 0.1
+    # A comparison of the right computation with itself would say 1: at d_k 1 the scale is 1 and nothing is forgotten.
+    *_, cosine, difference = table(visit(**settings | {"d_k": "1"}, mistake="no_scale"))
+    assert cosine[1] == "1" and difference[1] == "0"
