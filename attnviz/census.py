@@ -107,8 +107,8 @@ class _Range:
 class Sums(NamedTuple):
     """Hold the least and the largest sum of rows with a key, and of columns with a query; None where there is none."""
 
-    rows: tuple[float, float] | None
-    columns: tuple[float, float] | None
+    row_sums: tuple[float, float] | None
+    column_sums: tuple[float, float] | None
 
 
 class Comparison(NamedTuple):

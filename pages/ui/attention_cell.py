@@ -184,7 +184,7 @@ def _steps(panel: Panel, worked: Cell) -> None:
     if worked.row_maximum is None or worked.maximum_key is None:
         rows.append((f"{say('cell.row_maximum')} $m$", say("cell.maximum_none"), "–"))
     else:
-        side, kind = ("query", "column") if worked.by_column else ("key", "row")
+        side, kind, index = ("query", "column", "i") if worked.by_column else ("key", "row", "j")
         where = _place(panel, panel.settled.view, side, worked.maximum_key)
         from_keys = say(f"cell.maximum_from_{kind}", count=worked.keys_seen, target=where)
         power = rf"$e^{{{final} - {formula(worked.row_maximum, behind=True)}}}$"
@@ -196,7 +196,7 @@ def _steps(panel: Panel, worked: Cell) -> None:
                 power if worked.allowed else say("cell.out"),
                 plain(worked.exponent),
             ),
-            (f"{say(f'cell.{kind}_sum')} $Z$", r"$\sum_j e^{s_j - m}$", plain(worked.row_sum)),
+            (f"{say(f'cell.{kind}_sum')} $Z$", rf"$\sum_{index} e^{{s_{index} - m}}$", plain(worked.row_sum)),
             (f"{say('cell.weight')} $w$", share, f"**{plain(worked.weight)}**"),
         ]
         reached = worked.weight

@@ -8,7 +8,6 @@ from attnviz.mistakes import MISTAKES
 from attnviz.view_run import comparison
 from pages.ui import layout
 from pages.ui.controls import Panel
-from pages.ui.translate import table
 
 
 def banner(panel: Panel) -> None:
@@ -26,19 +25,17 @@ def signs(panel: Panel) -> None:
     view = panel.settled.view
     if view.mistake == "none":
         return
-    words, compared = table(panel.language, "attention.mistake"), comparison(view)
+    compared = comparison(view)
     if compared is None:
-        st.caption(words["too_long"])
+        st.caption(panel.title("mistake.too_long"))
         return
-    lines = [
-        ("", words["here"], words["right"]),
-        ("---", "---:", "---:"),
-        (words["row_sums"], *(_span(sums.rows) for sums in (compared.mistaken, compared.right))),
-        (words["column_sums"], *(_span(sums.columns) for sums in (compared.mistaken, compared.right))),
-        (words["cosine"], _number(compared.cosine), "1"),
-        (words["difference"], _number(compared.difference), "0"),
-    ]
-    st.markdown("\n".join(f"| {' | '.join(line)} |" for line in lines), help=words["cosine_help"])
+    lines = []
+    for name in ("row_sums", "column_sums"):
+        here, right = (_span(getattr(sums, name)) for sums in (compared.mistaken, compared.right))
+        lines.append(panel.title(f"mistake.{name}", here=here, right=right))
+    lines.append(panel.title("mistake.cosine", here=_number(compared.cosine)))
+    lines.append(panel.title("mistake.difference", here=_number(compared.difference)))
+    st.markdown("  \n".join(lines), help=panel.title("mistake.cosine_help"))
 
 
 def _span(bounds: tuple[float, float] | None) -> str:
@@ -50,4 +47,4 @@ def _span(bounds: tuple[float, float] | None) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.4g}" if math.isfinite(value) else "NaN"
+    return f"{value:.3g}" if math.isfinite(value) else "NaN"
