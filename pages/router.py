@@ -30,6 +30,8 @@ pages = {
     ]
     for section, entries in PAGES.items()
 }
-page = st.navigation(pages, position="top")
+# A few pages stand side by side, one click away; more of them need their sections.
+side_by_side = [page for group in pages.values() for page in group]
+page = st.navigation(side_by_side if len(side_by_side) <= 6 else pages, position="top")
 layout.frame()
 page.run()

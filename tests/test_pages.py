@@ -154,12 +154,21 @@ def test_what_follows_is_said_and_written_into_the_address(name, app):
 
 def test_a_widget_writes_the_address_and_keeps_the_rest():
     app = visit(mask="sliding_window", window="3", heads="2", seed="5")
+    app.session_state["attention.compute"] = True  # its section is open
+    app.run()
     app.selectbox(key="attention.backend").set_value("sdpa")
     check(app.run())
     assert link(app) == {"mask": "sliding_window", "window": "3", "heads": "2", "seed": "5", "backend": "sdpa"}
     app.selectbox(key="attention.mask").set_value("causal")
     check(app.run())
     assert "window" not in link(app) and "mask" not in link(app)
+
+
+def test_a_section_is_open_where_a_link_changes_what_is_in_it():
+    assert not {"attention.backend", "attention.log"} & set(widgets(visit()))
+    app = visit(backend="sdpa")
+    assert widgets(app)["attention.backend"] == "sdpa"
+    assert "attention.log" not in widgets(app)
 
 
 @pytest.mark.parametrize("late", [{}, {"heads": "3"}])

@@ -23,8 +23,7 @@ RULES: Mapping[str, Mapping[str, PositionKind | ScoreModKind]] = MappingProxyTyp
 def controls(panel: Panel) -> None:
     """Draw the choices in the side bar, each with what it does, its source, and the knobs that no one drags."""
     for choice, entries in RULES.items():
-        st.subheader(panel.title(f"group.{choice}"), anchor=False)
-        panel.control(choice, bare=True)
+        panel.control(choice)
         chosen = getattr(panel.settled.view, choice)
         if chosen == "none":
             continue

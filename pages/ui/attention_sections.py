@@ -38,20 +38,23 @@ def side_controls(panel: Panel) -> None:
                 panel.control(name)
         if view.length != view.key_length:
             panel.control("align")
-        attention_rules.controls(panel)
         st.subheader(panel.title("group.score"), anchor=False)
+        attention_rules.controls(panel)
         panel.control("scale")
         panel.control("dropout")
-        st.subheader(panel.title("group.mistake"), anchor=False)
-        panel.control("mistake", bare=True)
-        st.subheader(panel.title("group.compute"), anchor=False)
-        panel.control("backend")
-        panel.control("dtype")
-        panel.control("device")
-        st.subheader(panel.title("group.picture"), anchor=False)
-        panel.control("log")
-        panel.control("own_range")
-        panel.control("reduce")
+        panel.control("mistake")
+        _folded(panel, "compute", ":material/memory:", ("backend", "dtype", "device"))
+        _folded(panel, "picture", ":material/palette:", ("log", "own_range", "reduce"))
+
+
+def _folded(panel: Panel, name: str, icon: str, settings: Sequence[str]) -> None:
+    """Draw controls that few people need in a section that is closed until one of them was changed."""
+    changed = any(panel.settled.values[each] != panel.settled.defaults[each] for each in settings)
+    opened = layout.fold(panel.title(f"group.{name}"), icon=icon, key=f"attention.{name}", expanded=changed)
+    if opened is not None:
+        with opened:
+            for each in settings:
+                panel.control(each)
 
 
 def live_controls(panel: Panel, group: Group) -> None:

@@ -102,8 +102,8 @@ def escape(text: str) -> str:
     return "".join(f"&#{ord(char)};" if char in _MARKUP else char for char in text)
 
 
-def fold(label: str, *, icon: str, key: str) -> DeltaGenerator | None:
-    """Put a section that is closed at first on the page; give its container while it is open, else None.
+def fold(label: str, *, icon: str, key: str, expanded: bool = False) -> DeltaGenerator | None:
+    """Put a section that can be closed on the page; give its container while it is open, else None.
 
     What is closed is neither computed nor sent: code and formulas bring a tenth of a second of libraries each, which
     would stand before the first picture.
@@ -112,8 +112,9 @@ def fold(label: str, *, icon: str, key: str) -> DeltaGenerator | None:
         label: Its title.
         icon: A Material icon as Streamlit writes it.
         key: Its key in the session.
+        expanded: Whether it is open at first.
     """
-    container = st.expander(label, icon=icon, key=key, on_change="rerun")
+    container = st.expander(label, expanded, icon=icon, key=key, on_change="rerun")
     return container if container.open else None
 
 

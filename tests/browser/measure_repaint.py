@@ -127,7 +127,7 @@ class Bench:
 
     def rest_of_page(self) -> Iterator[Row]:
         """Let a slider go and wait for the words; then switch a control that is not live and wait for the picture."""
-        page = Watched(self.browser, self.app.url, {**EIGHT, "seed": 50})
+        page = Watched(self.browser, self.app.url, {**EIGHT, "seed": 50, "log": "1"})
         page.page.evaluate("attnvizProbe.watchPage()")
         shares = [0.1 + 0.8 * index / (self.rounds + WARM_UPS) for index in range(self.rounds + WARM_UPS)]
         released = [page.click_track(D_K, share) for share in shares][WARM_UPS:]
