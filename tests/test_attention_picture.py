@@ -16,6 +16,7 @@ from attnviz.view_run import make_call
 from pages.ui import attention_picture
 from pages.ui.attention_picture import MAIN, STRIP, cell, frame
 from pages.ui.heatmap.frame import MASKED, MOST_BYTES, NAN, NO_KEY, TOP, pack, unpack
+from pages.ui.translate import say
 from tests.reference import Whole, cut, pooled, wholes
 
 PLAIN = present(())
@@ -357,3 +358,15 @@ def test_the_time_and_the_numbers_stand_under_the_picture():
     caption = drawn(length="12", heads="8", kv_heads="2", d_k="16", dtype="bfloat16")[0]["parts"][MAIN]["caption"]
     for part in ("GQA 8/2", "12 × 12", "d_k 16", "bfloat16", "cpu", "iB"):
         assert part in caption
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_long_rows_point_to_the_logarithmic_scale(language):
+    hint = say(language, "attention.try_log")
+    captions = [
+        unpack(frame({"length": length, "log": log, "heads": "1", "d_k": "2", "lang": language}))[0]["parts"][MAIN][
+            "caption"
+        ]
+        for length, log in (("256", "0"), ("255", "0"), ("256", "1"))
+    ]
+    assert [hint in caption for caption in captions] == [True, False, False]

@@ -19,6 +19,8 @@ from pages.ui.heatmap.frame import Axis, Grid, Map, pack
 from pages.ui.translate import say
 
 FIGURE = "attention"
+# From so many keys on, equal shares are hardly seen on a linear scale.
+LONG_ROW = 256
 _OF_CELL = ("lang", "part", "map", "row", "col")
 _OF_REGION = ("lang", "part", "map", "rows", "cols")
 
@@ -132,7 +134,7 @@ def _compared(view: View, language: str) -> Grid:
 def _caption(view: View, ran: Fused | None, drawn: pictures.Drawn, language: str) -> str:
     """Say what ran, where, how long it took and what it holds."""
     prediction = guard.predict(view)
-    return say(
+    said = say(
         language,
         "attention.caption",
         variant=view.variant.upper(),
@@ -146,7 +148,12 @@ def _caption(view: View, ran: Fused | None, drawn: pictures.Drawn, language: str
         seconds=units.seconds(drawn.seconds),
         bytes=units.binary_bytes(prediction.total),
         blocks=drawn.blocks,
-    ) + "".join(f" · {label}" for label in attention_rules.labels(view, language))
+    )
+    extra = attention_rules.labels(view, language)
+    # The first rows of a causal map have weights near 1; against them, a long row's shares near 1/length look empty.
+    if view.stage == "weights" and not view.log and view.key_length >= LONG_ROW:
+        extra = [*extra, say(language, "attention.try_log")]
+    return " · ".join((said, *extra))
 
 
 def _alt(large: Large, language: str) -> str:
