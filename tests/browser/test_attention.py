@@ -414,7 +414,7 @@ def test_a_long_map_is_pooled_says_so_and_gives_exact_values_of_a_region(open_pa
     page.goto(f"{app_url}/attention?lang=en&length=4096&heads=1&input=normal&d_k=16")
     wait_idle(page)
     expect(caption(page)).to_contain_text("4,096 × 4,096")
-    expect(caption(page)).to_contain_text("each cell drawn is the largest of 4 × 4")
+    expect(caption(page)).to_contain_text("each cell drawn is the value farthest from 0 among 4 × 4")
     point(page, 300, 200, (1024, 1024))
     expect(tip(page)).to_contain_text(re.compile(r"query \d+–\d+"))
     page.mouse.down()

@@ -223,14 +223,14 @@ def test_odd_tokens_are_shown_as_they_are(show: Open) -> None:
 
 def test_a_pooled_cell_names_its_range_and_how_many_it_stands_for(show: Open) -> None:
     page = show("queries=40&keys=30&side=10&tokens=sentence")
-    expect(part(page, "caption")).to_have_text("d = 1 · each cell drawn is the largest of 4 × 3")
+    expect(part(page, "caption")).to_have_text("d = 1 · each cell drawn is the value farthest from 0 among 4 × 3")
     page.mouse.move(*centre(page, 2, 1, (10, 10)))
     lines = part(page, "tip").locator("> *")
     assert lines.nth(1).inner_text() == f"query 8–11 “{SENTENCE[8]}” … “{SENTENCE[11]}”"
     assert lines.nth(2).inner_text() == f"key 3–5 “{SENTENCE[3]}” … “{SENTENCE[5]}”"
     largest = max(float(exact(0, r, c)) for r in range(8, 12) for c in range(3, 6))
     assert float(lines.nth(3).inner_text().removeprefix("≈ ")) == pytest.approx(largest, abs=6e-5)
-    assert lines.nth(4).inner_text() == "largest of 12 cells"
+    assert lines.nth(4).inner_text() == "farthest from 0 of 12 cells"
 
 
 def test_cells_without_a_value_say_why_and_stand_in_the_legend(show: Open) -> None:
