@@ -70,5 +70,7 @@ def reach_chart(
             figure.add_scatter(x=layers, y=np.asarray(values), name=name, **style)
     figure.update_xaxes(title=x_title, rangemode="tozero", tickformat="d")
     figure.update_yaxes(rangemode="tozero")
-    figure.update_layout(margin={"l": 8, "r": 8, "t": 8, "b": 8}, legend={"orientation": "h", "y": 1.15})
+    # Three names above each other: beside each other they do not fit where the chart stands.
+    legend = {"x": 0, "y": 1, "yanchor": "bottom"}
+    figure.update_layout(margin={"l": 8, "r": 8, "t": 70, "b": 8}, legend=legend)
     return figure

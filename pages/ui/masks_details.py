@@ -22,6 +22,7 @@ from pages.ui.heatmap.frame import Axis, Grid, Map
 from pages.ui.translate import say, table
 
 PLAIN_HEIGHT = 250
+NO_BREAK = "\N{NO-BREAK SPACE}"
 # Up to here a whole grid is looked at for pairs that lie behind a query.
 MOST_LOOKED = 1024
 
@@ -72,7 +73,7 @@ def _lines(panel: Panel, reason: Reason, *, several: bool) -> list[str]:
     if reason.sentence is not None:
         lines.append(f"- {_mark(reason.allowed)} {layout.escape(reason.sentence.say(panel.language))}")
     for clause in reason.clauses:
-        lines.append(f"- {_mark(clause.holds)} `{clause.text}`: {layout.escape(clause.numbers)}")
+        lines.append(f"- {_mark(clause.holds)} `{clause.text}`: {layout.escape(clause.numbers.replace(' ', NO_BREAK))}")
     if not reason.clauses and reason.sentence is None:
         lines.append(f"- {_mark(reason.allowed)} {panel.title('why.rule')}")
     return lines

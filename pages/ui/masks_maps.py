@@ -1,5 +1,6 @@
 """The masks page's pictures as grids of maps, one function for each section."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -32,13 +33,10 @@ def _counted(view: View) -> Survey:
 
 def bare(view: View) -> View:
     """Give the view with nothing in it that its mask does not depend on, so that equal grids are counted once."""
-    return View(**{**view.__dict__, **_BARE})
-
-
-_BARE = {
-    "section": "mask", "tile": 1, "layers": 1, "convention": "fill", "empty": True, "form": "sdpa", "seed": 0,
-    "cell": (), "picked": (), "score_mod": "none", "mod_settings": (),
-}  # fmt: skip
+    return replace(
+        view, section="mask", tile=1, layers=1, convention="fill", empty=True, form="sdpa", seed=0, cell=(), picked=(),
+        score_mod="none", mod_settings=(),
+    )  # fmt: skip
 
 
 def axis(language: str, dim: str, length: int, start: int = 0, word: str | None = None) -> Axis:
@@ -46,8 +44,11 @@ def axis(language: str, dim: str, length: int, start: int = 0, word: str | None 
     return Axis(dim, say(language, f"masks.axis.{word or dim}"), length, start)
 
 
-def share_map(key: str, title: str, found: Survey, language: str) -> Map:
-    """Draw a survey: the share of the pairs of each drawn cell that may attend."""
+def share_map(key: str, title: str, found: Survey, language: str, *, marked: bool = True) -> Map:
+    """Draw a survey: the share of the pairs of each drawn cell that may attend.
+
+    What is selected is marked in every map of queries and keys; ``marked`` says whether in this one too.
+    """
     values = (found.counts / found.sizes).astype(np.float32)
     state = np.where(found.counts == 0, MASKED_STATE, 0).astype(np.uint8)
     # A drawn row is one without a key when every row that it stands for is.
@@ -55,6 +56,8 @@ def share_map(key: str, title: str, found: Survey, language: str) -> Map:
     state[np.add.reduceat(found.keys, starts) == 0] = NO_KEY_STATE
     (top, bottom), (left, right) = found.rows, found.cols
     rows, cols = axis(language, "query", bottom - top, top), axis(language, "key", right - left, left)
+    if not marked:
+        rows, cols = replace(rows, dim="feature"), replace(cols, dim="feature")
     return Map(key, title, values, rows, cols, state, found.factor, "mean", low=0.0, high=1.0)
 
 
@@ -79,7 +82,7 @@ def gallery(view: View, language: str) -> Grid:
     """Give every mask as a thumbnail of a few tokens; the one chosen as it now is."""
     own = coarser(_counted(bare(view)), THUMB)
     maps = tuple(
-        share_map(key, kind.label.say(language), own if key == view.mask else _thumb(key), language)
+        share_map(key, kind.label.say(language), own if key == view.mask else _thumb(key), language, marked=False)
         for key, kind in MASKS.items()
     )
     return Grid(maps, "", say(language, "masks.gallery_alt", masks=len(maps), chosen=MASKS[view.mask].label))
@@ -170,7 +173,7 @@ def reach(view: View, language: str) -> tuple[Grid, reaches.Reach]:
     }
     caption, alt = (say(language, f"masks.reach.{word}", **fields) for word in ("caption", "alt"))
     values = found.first.astype(np.float32)
-    drawn = Map("reach", title(view, language), values, rows, cols, state, low=1.0, high=high)
+    drawn = Map("reach", title(view, language), values, rows, cols, state, low=0.0, high=high)
     return Grid((drawn,), caption, alt), found
 
 

@@ -15,7 +15,7 @@ from pages.ui.heatmap import heatmap
 from pages.ui.plot import plot
 from pages.ui.translate import table
 
-PICTURE_HEIGHT, CHANGE_HEIGHT, GALLERY_HEIGHT, CHART_HEIGHT = 430, 330, 470, 210
+PICTURE_HEIGHT, CHANGE_HEIGHT, GALLERY_HEIGHT, CHART_HEIGHT = 430, 330, 470, 250
 # Settings that are moved while looking at the picture.
 LIVE = ("window", "radius", "prefix", "sinks", "globals", "dilation", "stride", "chunk", "block", "share")
 
@@ -81,10 +81,11 @@ def show(panel: Panel, group: Group) -> None:
             height=GALLERY_HEIGHT,
             group=group,
             words=table(panel.language, "heatmap"),
+            selected=selection(panel),
             on_select=lambda chosen: _take_mask(panel, chosen),
         )
     with right:
-        draw = {"mask": _mask, "blocks": _blocks, "reach": _reach, "conventions": masks_ways.show, "code": _code}
+        draw = {"mask": _mask, "blocks": _blocks, "reach": _reach, "conventions": _ways, "code": _code}
         draw[view.section](panel, group, parts)
 
 
@@ -94,8 +95,7 @@ def _take_mask(panel: Panel, chosen: Mapping[str, object] | None) -> None:
         panel.set("mask", str(chosen["map"]))
 
 
-def _main(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid], selects: str | None = "cell") -> None:
-    place = getattr(panel.settled.view, selects) if selects else ()
+def _main(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid], selects: str = "cell") -> None:
     heatmap(
         parts[masks_picture.MAIN],
         part=masks_picture.MAIN,
@@ -103,16 +103,22 @@ def _main(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid], s
         height=PICTURE_HEIGHT,
         group=group,
         words=table(panel.language, "heatmap"),
-        selected=_selected(parts[masks_picture.MAIN].maps[0].key, place),
-        on_select=lambda chosen: _select(panel, selects or "cell", chosen),
+        selected=selection(panel),
+        on_select=lambda chosen: select(panel, selects, chosen),
     )
 
 
-def _selected(key: str, place: tuple[int, ...]) -> Mapping[str, object] | None:
-    return {"map": key, **dict(zip(("query", "key"), place, strict=False))} if place else None
+def selection(panel: Panel) -> Mapping[str, object] | None:
+    """Give what is selected as the section's pictures mark it; all of a group have to say the same."""
+    view = panel.settled.view
+    place = view.picked if view.section == "blocks" else view.cell
+    if view.section == "code" or len(place) < 2:
+        return None
+    key = {"blocks": "tiles", "reach": "reach", "conventions": masks_ways.first(view)}.get(view.section, "mask")
+    return {"map": key, "query": place[0], "key": place[1]}
 
 
-def _select(panel: Panel, name: str, chosen: Mapping[str, object] | None) -> None:
+def select(panel: Panel, name: str, chosen: Mapping[str, object] | None) -> None:
     """Take a cell or a tile that was clicked."""
     place = () if chosen is None else tuple(chosen[dim] for dim in ("query", "key") if chosen.get(dim) is not None)
     panel.set(name, tuple(int(str(index)) for index in place) if len(place) == 2 else None)
@@ -131,8 +137,8 @@ def _mask(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) -
                 height=CHANGE_HEIGHT,
                 group=group,
                 words=table(panel.language, "heatmap"),
-                selected=_selected("together", view.cell),
-                on_select=lambda chosen: _select(panel, "cell", chosen),
+                selected=selection(panel),
+                on_select=lambda chosen: select(panel, "cell", chosen),
             )
     with numbers:
         masks_details.why(panel)
@@ -196,6 +202,10 @@ def _reach(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) 
         if found.settled is not None:
             st.caption(panel.title("reach.settled", layers=found.settled))
         st.markdown(panel.title("reach.words"))
+
+
+def _ways(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) -> None:
+    masks_ways.show(panel, group, parts, selection(panel), lambda chosen: select(panel, "cell", chosen))
 
 
 def _code(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) -> None:

@@ -1,6 +1,6 @@
 """The conventions section: what each way makes of the mask, differences in colour and numbers, what libraries do."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from attnviz.mask_view.view import View
 from pages.ui import layout, masks_maps
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
-from pages.ui.heatmap import heatmap
+from pages.ui.heatmap import Chosen, heatmap
 from pages.ui.heatmap.frame import Grid, Map
 from pages.ui.translate import say, table
 
@@ -80,7 +80,18 @@ def _map(
     return Map(way.key, name(way, language), values, rows, cols, palette=palette, low=low, high=high)
 
 
-def show(panel: Panel, group: Group, parts: Mapping[str, Grid]) -> None:
+def first(view: View) -> str:
+    """Give the key of the first way, which is the one that a selection names."""
+    return compare(bare(view)).ways[0].key
+
+
+def show(
+    panel: Panel,
+    group: Group,
+    parts: Mapping[str, Grid],
+    selected: Chosen | None,
+    select: Callable[[Chosen | None], None],
+) -> None:
     """Draw the comparison, say what it shows, and list what libraries do."""
     view = panel.settled.view
     panel.control("convention", segmented=True, bare=True)
@@ -95,25 +106,14 @@ def show(panel: Panel, group: Group, parts: Mapping[str, Grid]) -> None:
             height=HEIGHT if len(parts[part].maps) > 4 else FLAT_HEIGHT,
             group=group,
             words=table(panel.language, "heatmap"),
-            selected=_selected(parts[part], view.cell),
-            on_select=lambda chosen: _select(panel, chosen),
+            selected=selected,
+            on_select=select,
         )
         if part == "main":
             st.markdown(panel.title(f"ways.{view.convention}", **_numbers(view, found)))
     st.markdown("\n".join(_rows(panel, found)))
     st.subheader(panel.title("libraries.title"), anchor=False)
     st.markdown(panel.title("libraries.table"))
-
-
-def _selected(grid: Grid, cell: tuple[int, ...]) -> Mapping[str, object] | None:
-    axes = (grid.maps[0].row_axis, grid.maps[0].col_axis)
-    inside = len(cell) == 2 and all(at < axis.length for at, axis in zip(cell, axes, strict=True))
-    return {"map": grid.maps[0].key, "query": cell[0], "key": cell[1]} if inside else None
-
-
-def _select(panel: Panel, chosen: Mapping[str, object] | None) -> None:
-    place = () if chosen is None else tuple(chosen[dim] for dim in ("query", "key") if chosen.get(dim) is not None)
-    panel.set("cell", tuple(int(str(index)) for index in place) if len(place) == 2 else None)
 
 
 def _numbers(view: View, found: Comparison) -> dict[str, object]:

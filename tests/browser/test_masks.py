@@ -123,7 +123,7 @@ def test_a_cell_says_why_and_a_second_click_takes_it_back(visit: Open) -> None:
     click_map(page, "main-mask", 0, (2.5) / 32, (9.5) / 32)
     page.wait_for_url("**cell=9%2C2*")
     expect(page.get_by_text("Query 9 may not attend to key 2.")).to_be_visible()
-    expect(page.get_by_text("2 > 6")).to_be_visible()
+    expect(page.get_by_text("2\u00a0>\u00a06")).to_be_visible()
     click_map(page, "main-mask", 0, (8.5) / 32, (9.5) / 32)
     expect(page.get_by_text("Query 9 may attend to key 8.")).to_be_visible()
     expect(root(page, "main-mask").locator("[data-part=chosen]")).to_contain_text("may attend")
