@@ -19,8 +19,12 @@ SHARE = 0.25
 MOST_FLOPS: Mapping[str, float] = MappingProxyType({"cpu": 1.5e11, "mps": 3e12, "cuda": 4e13})
 # Mask, softmax and pooling of one score take as long as this many FLOPs of a matrix product.
 SCORE_FLOPS = 128.0
+# The same of one unit of a mask's work, see ``Mask.work``.
+RULE_FLOPS = 96.0
 # Bytes that hashing takes for each score, of a mask that is drawn for each head or of dropout.
 HASH_BYTES = 16
+# Bytes that a rule of many parts takes for each pair, once for all heads.
+RULE_BYTES = 24
 # Bytes for each entry of the sines and cosines that are added to tokens, while they are made in float64.
 WAVE_BYTES = 24
 # Cells of scores that a fused call holds at once where its kernel lacks a step and plain operations stand in.
@@ -99,11 +103,16 @@ def predict(view: View) -> Prediction:
         inputs=taken + extra,
         calling=_calling(view, mask, size) if is_fused else _columns(view, mask, size) if by_column else 0,
         kept=view.heads * view.length * (view.d_k * size + 4) if is_fused else 0,
-        block=rows * view.key_length * (drawn * score + 1),
+        block=rows * view.key_length * (drawn * score + 1 + (RULE_BYTES if mask.work > 1 else 0)),
         flops=flops,
-        effort=flops + SCORE_FLOPS * pairs * (drawn + (view.heads if by_column else 0)),
+        effort=flops + SCORE_FLOPS * pairs * (drawn + (view.heads if by_column else 0)) + _ruling(view, mask),
         blocks=-(-view.length // rows),
     )
+
+
+def _ruling(view: View, mask: Mask) -> float:
+    """Predict the work of asking the mask about every pair; a simple rule's is among that of the scores."""
+    return RULE_FLOPS * (mask.work - 1) * view.length * view.key_length * (view.heads if mask.per_head else 1)
 
 
 def _positions(view: View, size: int, tokens: int) -> tuple[int, int]:

@@ -272,8 +272,8 @@ def test_thumbnails_and_the_two_plain_pictures_answer_too():
     assert (ask(part="plain", map="causal", row="1", col="2"), ask(part="plain", map="padding", row="5", col="3")) == (
         "", "may attend",
     )  # fmt: skip
-    with pytest.raises(Refusal, match="row must be a whole number from 0 to 23"):
-        ask(part="gallery", map="full", row="24", col="0")
+    with pytest.raises(Refusal, match="row must be a whole number from 0 to 31"):
+        ask(part="gallery", map="full", row="32", col="0")
 
 
 @pytest.mark.parametrize(

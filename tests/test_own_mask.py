@@ -6,11 +6,13 @@ import random
 import pytest
 import torch
 
+from attnviz import guard
 from attnviz.masks import MASKS, dense
 from attnviz.masks.own import DEFAULT_RULE
 from attnviz.masks.rule import MOST_VALUE, NAMES, value
 from attnviz.masks.rule_reader import MOST_LETTERS, parse
 from attnviz.text import LANGUAGES, Refusal
+from attnviz.view import settle as attention
 
 SIZE = 7
 # The same rule for one pair, as Python itself would say it.
@@ -171,3 +173,16 @@ def test_every_number_stays_in_the_range_that_it_was_given():
 def test_the_entry_explains_itself(language):
     (knob,) = MASKS["own"].knobs
     assert knob.help is not None and "min" in knob.help.say(language)
+
+
+def test_a_long_rule_is_more_work_and_refused_sooner():
+    long = " or ".join(["q_idx % 7 == kv_idx"] * 10)
+    mask = MASKS["own"].build(rule=long)
+    assert mask.work > 10 and MASKS["own"].build(rule="kv_idx < 3").work == 1
+    assert (mask & MASKS["causal"].build()).work == mask.work + 1 and (~mask).work == mask.work
+    sizes = {"length": "16384", "heads": "1", "d_k": "1", "mask": "own"}
+    quick, slow = (attention({**sizes, "rule": rule}).view for rule in ("kv_idx < 3", long))
+    assert guard.predict(slow).effort > 3 * guard.predict(quick).effort
+    guard.check(quick)
+    with pytest.raises(Refusal, match="Refused before allocating anything"):
+        guard.check(slow)

@@ -10,14 +10,12 @@ from attnviz.mask_view.scores import WIDTH
 from attnviz.mask_view.settings import HEADS
 from attnviz.mask_view.survey import PIECE, steps, visible
 from attnviz.mask_view.view import View
-from attnviz.masks.own import read
-from attnviz.masks.rule import Node
 from attnviz.text import Refusal, Text
 
 # Cells of a simple rule that one CPU core goes through in about half a second.
 MOST_CELLS = 2**28
-# Bytes of a rule's temporaries, and how many times a simple rule's time a hash takes in each cell.
-PIECE_BYTES, HASH_WORK = 48, 12
+# Bytes of a rule's temporaries.
+PIECE_BYTES = 48
 # The same for scores before and after their modification: bytes of each in a block, and times a simple rule's time.
 SCORE_BYTES, SCORE_WORK = 24, 8
 MOST_DRAWN = 1024
@@ -52,7 +50,7 @@ def predict(view: View) -> Prediction:
     drawn = min(view.length, MOST_DRAWN) * min(view.key_length, MOST_DRAWN)
     # Counts and states of the drawn cells, keys of each query, one block of rows and its temporaries.
     total = drawn * 32 + view.length * 24 + PIECE_BYTES * max(PIECE, view.key_length)
-    cells = _cells(view) * _work(view)
+    cells = _cells(view) * view.build_mask().work
     if view.score_mod != "none" and view.section == "mask":
         # Queries and keys of every head, and one block of scores with their bias; every pair is gone through.
         total += 8 * HEADS * WIDTH * (view.length + view.key_length) + SCORE_BYTES * BLOCK_CELLS
@@ -71,21 +69,6 @@ def _cells(view: View) -> int:
     sample = starts[:: max(1, len(starts) // 256)]
     widths = [stop - first for first, stop in (visible(mask, look, (at, min(at + step, view.length))) for at in sample)]
     return round(sum(widths) / len(widths) * view.length)
-
-
-def _work(view: View) -> int:
-    """Give how many times a simple rule's work a cell of this one is."""
-    work = 1
-    chosen = [(view.mask, view.mask_settings), *([(view.other, view.other_settings)] if view.join != "none" else [])]
-    for key, settings in chosen:
-        if key == "own":
-            work += _parts(read(str(dict(settings)["rule"]))) // 4
-    mask = view.build_mask()
-    return work + (HASH_WORK if mask.per_head and "own" not in (view.mask, view.other) else 0)
-
-
-def _parts(node: Node) -> int:
-    return 1 + sum(_parts(part) for part in node.parts)
 
 
 def check(view: View, free_bytes: int | None = None) -> Prediction:

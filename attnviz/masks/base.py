@@ -33,6 +33,7 @@ class Mask:
         per_head: The rule looks at the head index.
         fit: For a rule that depends on the call: takes batch size and kv_len, gives the mask for them, and raises
             ValueError where there is none.
+        work: How many times the work of a comparison or two the rule takes for a cell.
     """
 
     rule: Rule
@@ -41,6 +42,7 @@ class Mask:
     per_batch: bool = False
     per_head: bool = False
     fit: "Callable[[int, int], Mask] | None" = field(default=None, repr=False)
+    work: int = 1
 
     def __call__(self, batch: Tensor | int, head: Tensor | int, q_idx: Tensor | int, kv_idx: Tensor | int) -> Tensor:
         """Give whether the query at ``q_idx`` may attend to the key at ``kv_idx``, as a bool tensor."""
@@ -80,6 +82,7 @@ class Mask:
             per_batch=self.per_batch,
             per_head=self.per_head,
             fit=None if fit is None else lambda batch, kv_len: ~fit(batch, kv_len),
+            work=self.work,
         )
 
 
@@ -283,4 +286,5 @@ def _join(
         return again(a.at(batch, kv_len), b.at(batch, kv_len))
 
     fits = None if a.fit is None and b.fit is None else fit
-    return Mask(rule, band, exact, a.per_batch or b.per_batch, a.per_head or b.per_head, fits)
+    per_batch, per_head = a.per_batch or b.per_batch, a.per_head or b.per_head
+    return Mask(rule, band, exact, per_batch, per_head, fits, a.work + b.work)

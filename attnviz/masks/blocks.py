@@ -8,6 +8,9 @@ from attnviz.masks.base import Mask, MaskKind
 from attnviz.masks.token_knobs import BLOCK, tokens_knob
 from attnviz.text import Text
 
+# Four rounds of a hash take as long as so many simple rules.
+HASH_WORK = 12
+
 
 def chunked(chunk: int) -> Mask:
     """Let a query see itself and the earlier keys of its own chunk."""
@@ -42,7 +45,7 @@ def random_block(block: int, share: float, seed: int) -> Mask:
         draw = mix(mix(mix(mix(torch.zeros_like(head), head + seed), q), k), q ^ k)
         return (q == k) | ((draw ^ (draw >> 16)) < share * 2**32)
 
-    return Mask(rule, per_head=True)
+    return Mask(rule, per_head=True, work=HASH_WORK)
 
 
 def block_diffusion(block: int) -> Mask:

@@ -12,6 +12,8 @@ from attnviz.masks.rule_reader import MOST_LETTERS, parse
 from attnviz.text import Text
 
 DEFAULT_RULE = "kv_idx <= q_idx and (q_idx - kv_idx < 4 or kv_idx % 4 == 0)"
+# So many parts of a rule, in float64, take as long as a mask of its own.
+PARTS_OF_WORK = 4
 _CODE_NAMES = {"batch": "b_at", "head": "h_at", "q_idx": "q_at", "kv_idx": "k_at"}
 _CODE_VALUES = {
     "batch": "torch.tensor(0.0)  # the first sequence",
@@ -44,7 +46,7 @@ def own(rule: str) -> Mask:
         made = holds(tree, {"batch": batch, "head": head, "q_idx": q_idx, "kv_idx": kv_idx})
         return made.expand(torch.broadcast_shapes(made.shape, q_idx.shape, kv_idx.shape))
 
-    return Mask(allows, per_batch="batch" in used, per_head="head" in used)
+    return Mask(allows, per_batch="batch" in used, per_head="head" in used, work=1 + tree.size() // PARTS_OF_WORK)
 
 
 def _code(rule: str) -> str:

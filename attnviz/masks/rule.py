@@ -71,6 +71,10 @@ class Node:
         """Whether zero lies in its range."""
         return self.span[0] <= 0.0 <= self.span[1]
 
+    def size(self) -> int:
+        """Give of how many parts it is made, itself included."""
+        return 1 + sum(part.size() for part in self.parts)
+
     def names(self) -> frozenset[str]:
         """Give the names that it uses."""
         own = frozenset((str(self.value),)) if self.op == "name" else frozenset()

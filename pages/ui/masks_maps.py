@@ -17,7 +17,7 @@ from pages.ui.translate import say
 # Words and filler of the two plain pictures.
 WORDS, FILLER = 4, 2
 # Thumbnails and the picture of a mask, at most so many cells along a side.
-THUMB, MAIN_SIDE, BESIDE_SIDE, SMALL_SIDE = 24, 1024, 640, 512
+THUMB, MAIN_SIDE, BESIDE_SIDE, SMALL_SIDE = 32, 1024, 640, 512
 
 
 def counted(view: View) -> Survey:

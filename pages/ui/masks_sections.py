@@ -58,8 +58,10 @@ def top_controls(panel: Panel, group: Group) -> None:
     view, knobs = panel.settled.view, panel.settled.knobs
     names = ["length", "key_length", *(name for name in mask_knobs(view.mask) if name in LIVE and name in knobs)]
     names += {"blocks": ["tile"], "reach": ["layers"]}.get(view.section, [])
-    for first in range(0, len(names), 4):
-        for column, name in zip(st.columns(4), names[first : first + 4], strict=False):
+    # More than five in a row leave no room for their names.
+    row = min(5, max(4, len(names)))
+    for first in range(0, len(names), row):
+        for column, name in zip(st.columns(row), names[first : first + row], strict=False):
             with column:
                 counts_keys = name in mask_knobs(view.mask) and name not in ("share", "dilation", "radius", "globals")
                 panel.live(name, group, high=view.key_length if counts_keys else None)
