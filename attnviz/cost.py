@@ -1,7 +1,7 @@
 """What one attention layer costs, from what variants and backends declare of themselves; names none of them."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,8 +86,9 @@ def cost(
     new = kv_len if cross else min(q_len, kv_len)
     score_bytes = batch * variant.scores(config, q_len, kv_len) * itemsize
     cache = batch * _elements(variant, config, kv_len) * itemsize
-    flops = _projection_flops(variant, config, q_len, new) + variant.mix_flops(config, q_len, kv_len)
-    moved = batch * _moved(variant, config, q_len, new) * itemsize + cache
+    tokens = variant.acts_on(config, q_len, kv_len, new)
+    flops = _projection_flops(variant, config, tokens) + variant.mix_flops(config, q_len, kv_len)
+    moved = batch * _moved(variant, config, q_len, tokens) * itemsize + cache
     passes = variant.score_passes(backend)
     return Cost(
         parameters=variant.parameters(config),
@@ -106,24 +107,18 @@ def _elements(variant: Variant, config: Any, tokens: int) -> int:
     return sum(math.prod(shape) for shape in variant.cache(config, tokens).values())
 
 
-def _projection_flops(variant: Variant, config: Any, q_len: int, new: int) -> int:
-    """Count the FLOPs of the projections of one sequence; those of the keys' side act on ``new`` tokens."""
-    context = variant.context_matrices(config)
-    return sum(
-        2 * rows * cols * (new if name in context else q_len) for name, (rows, cols) in variant.matrices(config).items()
-    )
+def _projection_flops(variant: Variant, config: Any, tokens: Mapping[str, int]) -> int:
+    """Count the FLOPs of the projections of one sequence; each matrix acts on so many tokens."""
+    return sum(2 * rows * cols * tokens[name] for name, (rows, cols) in variant.matrices(config).items())
 
 
-def _moved(variant: Variant, config: Any, q_len: int, new: int) -> int:
+def _moved(variant: Variant, config: Any, q_len: int, tokens: Mapping[str, int]) -> int:
     """Count the elements of one sequence that cross memory beside weights, scores and the cache that is read.
 
     Every projection reads its input and writes its output; the core reads the query; the new tokens enter the cache
     as the outputs of the projections on the keys' side.
     """
-    context = variant.context_matrices(config)
-    projected = sum(
-        (rows + cols) * (new if name in context else q_len) for name, (rows, cols) in variant.matrices(config).items()
-    )
+    projected = sum((rows + cols) * tokens[name] for name, (rows, cols) in variant.matrices(config).items())
     shape = variant.heads(config)
     return projected + shape.heads * (shape.head_dim + shape.v_head_dim) * q_len
 

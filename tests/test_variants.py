@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from attnviz.backends import BACKENDS
+from attnviz.knobs import Choice
 from attnviz.masks import MASKS, dense
 from attnviz.positions import POSITIONS
 from attnviz.score_mods import SCORE_MODS
@@ -143,7 +144,8 @@ def test_tokens_of_a_wrong_shape_are_named(key, x):
 def test_every_knob_is_a_size(key):
     variant = VARIANTS[key]
     for knob in variant.knobs:
-        low = getattr(knob, "low", False)
+        # The lowest number, the last choice, or what a flag is not by default.
+        low = getattr(knob, "low", list(knob.options)[-1] if isinstance(knob, Choice) else not knob.default)
         try:
             assert getattr(variant.config(**{knob.name: low}), knob.name) == low
         except Refusal as refusal:

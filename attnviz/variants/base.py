@@ -1,13 +1,11 @@
 """What a variant of attention declares: shapes, weights, cache, arithmetic, and the call itself."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from attnviz.backends import BACKENDS
@@ -24,8 +22,6 @@ Tensors = Mapping[str, Tensor]
 
 _BAD = Text("{name} must be {rule}, got {value}.", "{name} 应为{rule}，收到的是 {value}。")
 ONE_OF = Text("one of {valid}", "以下之一：{valid}")
-_AXES = Text("a floating-point tensor with axes [batch, length, {width}]", "浮点张量，各轴为 [批, 长度, {width}]")
-_BATCH = Text("of batch {batch}, as x is", "与 x 的批大小 {batch} 相同的张量")
 
 
 class AttentionOutput(NamedTuple):
@@ -176,6 +172,11 @@ class Variant(ABC):
             raise refuse("backend", ONE_OF.fill(valid=", ".join(self.backends)), repr(name))
         return name
 
+    def acts_on(self, config: Any, q_len: int, kv_len: int, new: int) -> Mapping[str, int]:
+        """Give how many tokens of one sequence each matrix acts on; ``new`` of the ``kv_len`` keys are not cached."""
+        context = self.context_matrices(config)
+        return {name: new if name in context else q_len for name in self.matrices(config)}
+
     def scores(self, config: Any, q_len: int, kv_len: int) -> int:
         """Count the scores of one sequence; a variant without a score matrix gives 0."""
         return self.heads(config).heads * q_len * kv_len
@@ -209,43 +210,3 @@ class HeadShape(NamedTuple):
 def refuse(name: str, rule: Text, value: object) -> Refusal:
     """Give the refusal that names an argument, its rule and the value received."""
     return Refusal(_BAD.fill(name=same(name), rule=rule, value=same(str(value))))
-
-
-def check_tokens(name: str, tokens: Tensor, width: int, batch: int | None = None) -> None:
-    """Check that token vectors have the axes and the width that the weights expect.
-
-    Raises:
-        Refusal: If not, or if the batch differs from ``batch``.
-    """
-    if (
-        not isinstance(tokens, Tensor)
-        or tokens.dim() != 3
-        or not tokens.is_floating_point()
-        or tokens.shape[2] != width
-    ):
-        got = list(tokens.shape) if isinstance(tokens, Tensor) else type(tokens).__name__
-        raise refuse(name, _AXES.fill(width=width), got)
-    if batch is not None and tokens.shape[0] != batch:
-        raise refuse(name, _BATCH.fill(batch=batch), list(tokens.shape))
-
-
-def draw(seed: int, stream: int, index: int, rows: int, cols: int) -> Float[Tensor, "rows cols"]:
-    """Draw a matrix of unit normals that depends on its own place alone.
-
-    A matrix of more rows begins with the rows of a smaller one, and another ``index`` is another matrix: adding heads
-    or widening them adds weights and leaves the ones before as they were.
-
-    Args:
-        seed: Seed of the whole layer, 0 or more.
-        stream: Number of the projection.
-        index: Number of the head.
-        rows: Entries of one head.
-        cols: Width of the input.
-    """
-    # The generator uses 32 bits of its seed: mix all of the place into them, away from small seeds that inputs use.
-    place = (seed + 1) * 0x9E3779B97F4A7C15 + stream * 0xC2B2AE3D27D4EB4F + index * 0x165667B19E3779F9
-    mixed = ((place ^ (place >> 29)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
-    generator = torch.Generator().manual_seed(mixed >> 32)
-    # torch fills sixteen normals at a time; asked for a multiple of sixteen, a longer draw begins with a shorter one.
-    count = math.ceil(rows * cols / 16) * 16
-    return torch.randn(count, generator=generator)[: rows * cols].view(rows, cols)

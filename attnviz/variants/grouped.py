@@ -1,5 +1,6 @@
 """Multi-head, grouped-query and multi-query attention: one computation that differs in how many heads share a key."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +15,9 @@ from attnviz.masks import Mask
 from attnviz.positions import Position
 from attnviz.score_mods import ScoreMod
 from attnviz.text import Text
-from attnviz.variants.base import (
-    AttentionOutput,
-    HeadShape,
-    Shapes,
-    Tensors,
-    Variant,
-    check_tokens,
-    draw,
-    refuse,
-)
+from attnviz.variants.arguments import behind, changes, check_tokens, past_tokens, query_start
+from attnviz.variants.base import AttentionOutput, HeadShape, Shapes, Tensors, Variant, refuse
+from attnviz.variants.drawing import projection
 from attnviz.variants.sizes import BIASES, HEAD_DIM, HEADS, HIDDEN_SIZE, KV_HEADS, V_HEAD_DIM, read_sizes
 
 _SIZES = (HIDDEN_SIZE, HEADS, HEAD_DIM, V_HEAD_DIM, BIASES)
@@ -31,10 +25,6 @@ _SIZES = (HIDDEN_SIZE, HEADS, HEAD_DIM, V_HEAD_DIM, BIASES)
 _STREAMS = ("query", "key", "value", "output")
 
 _FIXED = Text("{heads} for {variant}", " {heads}（{variant}）")
-_PAST = Text(
-    "a cache of this configuration and batch: key {key}, value {value}, with any number of tokens",
-    "由同一配置、同一批大小产生的缓存：key {key}、value {value}，token 数任意",
-)
 
 
 @dataclass(frozen=True)
@@ -141,11 +131,8 @@ class Grouped(Variant):
         }
         drawn: dict[str, Tensor] = {}
         for stream, name in enumerate(_STREAMS):
-            count, width = rows[name]
-            stacked = torch.cat([draw(seed, stream, head, width, config.hidden_size) for head in range(count)])
-            # Entries of x @ W have unit variance when those of x do: each column of W has unit length on average.
-            matrix = stacked if name == "output" else stacked.t()
-            drawn[name] = (matrix * matrix.shape[0] ** -0.5).to(device=device, dtype=dtype)
+            matrix = projection(seed, stream, *rows[name], config.hidden_size, merges=name == "output")
+            drawn[name] = matrix.to(device=device, dtype=dtype)
         for name, size in self.vectors(config).items():
             drawn[name] = torch.zeros(size, dtype=dtype, device=device)
         return drawn
@@ -219,35 +206,21 @@ class Grouped(Variant):
             Output ``[batch, q_len, hidden_size]``, the backend's answer, and the longer cache.
         """
         check_tokens("x", x, config.hidden_size)
-        past = 0 if cache is None else self._past(config, cache, x)
-        start = past
-        if context is not None:
-            start = past + context.shape[1] - x.shape[1] if align == "bottom_right" else 0
+        past = past_tokens(self, config, cache, x.shape[0])
+        start = query_start(x.shape[1], past, context, align)
         query, key, value = self.project(
             config, weights, x, context, position=position, start=start, context_start=past
         )
         if cache is not None:
-            key, value = torch.cat((cache["key"], key), dim=2), torch.cat((cache["value"], value), dim=2)
-        bias = softcap = None
-        if score_mod is not None:
-            shape = (config.num_attention_heads, query.shape[2], key.shape[2])
-            bias, softcap, factor = score_mod.terms(*shape, align=align, dtype=query.dtype, device=query.device)
-            scale = (config.head_dim**-0.5 if scale is None else scale) * factor
+            key, value = behind(cache["key"], key, 2), behind(cache["value"], value, 2)
+        shape = (config.num_attention_heads, query.shape[2], key.shape[2])
+        usual = 1 / math.sqrt(config.head_dim) if scale is None else scale
+        bias, softcap, scale = changes(score_mod, shape, usual, align=align, dtype=query.dtype, device=query.device)
         core = BACKENDS[self.pick(backend)].attend(
             query, key, value, allowed=allowed, align=align, bias=bias, scale=scale, softcap=softcap
         )
         output = _apply(weights, "output", core.output.transpose(1, 2).flatten(2))
         return AttentionOutput(output, core, {"key": key, "value": value})
-
-    def _past(self, config: GroupedConfig, cache: Tensors, x: Tensor) -> int:
-        """Check a cache against the configuration and the batch, and count its tokens."""
-        expected = {name: (x.shape[0], *shape) for name, shape in self.cache(config, 0).items()}
-        for name, shape in expected.items():
-            got = tuple(cache[name].shape) if name in cache else None
-            if got is None or len(got) != 4 or (*got[:2], 0, got[3]) != shape or got[2] != cache["key"].shape[2]:
-                words = {key: f"[{size[0]}, {size[1]}, tokens, {size[3]}]" for key, size in expected.items()}
-                raise refuse(f'cache["{name}"]', _PAST.fill(**words), got)
-        return cache["key"].shape[2]
 
 
 def _apply(weights: Tensors, name: str, tokens: Float[Tensor, "batch len width"]) -> Float[Tensor, "batch len out"]:
