@@ -64,6 +64,12 @@ def test_the_spread_is_the_predicted_one(scaling, correlation):
     assert point.spread == pytest.approx(predicted[0], rel=0.02)
 
 
+def test_the_spread_of_a_query_that_is_its_own_key():
+    """The squared length of a vector of d_k normal numbers has variance 2 d_k."""
+    predicted = theory.spread(SCALINGS["none"], [50], **PLAIN | {"keys": 1, "correlation": 1.0})
+    assert predicted is not None and predicted[0] == pytest.approx(10)
+
+
 def test_every_number_of_a_point_by_hand():
     query, key = normal_source(groups=2, queries=3, keys=4, seed=3)(5)
     scaling = SCALINGS["custom"]
@@ -107,7 +113,7 @@ def test_without_scaling_the_typical_gradient_goes_and_the_mean_does_not():
 
 @pytest.mark.parametrize("field", ["spread", "top", "entropy", "effective", "jacobian", "gradient"])
 def test_the_lines_of_theory_meet_the_dots(field):
-    view = settle({"samples": "2048", "keys": "32", "variance_q": "2"}).view
+    view = settle({"samples": "2048", "keys": "32", "variance_k": "2"}).view
     swept = views.curves(view)
     for scaling in SCALINGS:
         line = views.expected(view, scaling, field)
@@ -124,6 +130,13 @@ def test_the_lines_of_theory_meet_the_dots(field):
             np.testing.assert_allclose(np.log(dots[strong]), np.log(line[strong]), atol=0.4)
         else:
             np.testing.assert_allclose(dots[wide], line[wide], rtol=0.08, atol=0.01)
+
+
+def test_cosines_of_few_dimensions_are_not_called_normal():
+    view = settle({}).view
+    top, spread = (views.expected(view, "qk_norm", field) for field in ("top", "spread"))
+    assert top is not None and spread is not None and np.isfinite(spread).all()
+    assert list(np.isfinite(top)) == [d_k >= 32 for d_k in saturation.SWEEP]
 
 
 def test_correlated_queries_have_no_line_but_the_spread():
@@ -216,9 +229,9 @@ def test_an_episode_asks_for_one_of_its_names():
     batch = episodes(3, 7)
     assert batch.names.shape == batch.things.shape == (BATCH, PAIRS)
     assert all(len(set(row.tolist())) == PAIRS for row in batch.names)
-    for row in range(BATCH):
-        place = batch.names[row].tolist().index(int(batch.asked[row]))
-        assert batch.things[row, place] == batch.answers[row]
+    places = [batch.names[row].tolist().index(int(batch.asked[row])) for row in range(BATCH)]
+    assert [int(batch.things[row, place]) for row, place in enumerate(places)] == batch.answers.tolist()
+    assert len(set(places)) > PAIRS / 2
     assert all((one == other).all() for one, other in zip(batch, episodes(3, 7), strict=True))
     assert not (batch.names == episodes(3, 8).names).all()
 

@@ -142,9 +142,12 @@ def test_the_training_runs_in_short_turns_stops_and_goes_on(language, monkeypatc
         check(app.run())
     done = app.session_state["saturation.race"]
     assert done.race is held.race and done.race.steps == 60 and not done.running
+    assert app.button(key="saturation.start").label == say(language, "saturation.training.start")
     curve = plots(app)["saturation.loss"]["data"]
     assert [trace["name"] for trace in curve] == list(saturation_picture.names(settle({}).view, language).values())
     assert numbers(curve[0]["y"]) == [step.loss for step in done.race.shown["sqrt"]]
+    start(app)  # a race that is over begins anew
+    assert app.session_state["saturation.race"].race is not done.race
 
 
 def test_the_words_are_the_runs_own():

@@ -45,7 +45,7 @@ def jacobian_norm(weights: Tensor) -> Tensor:
     Written so that a row with one weight near 1 does not cancel: diagonal w_i (1 − w_i), beside it w_i w_j.
     """
     square = weights.square()
-    rest = (square.sum(-1, keepdim=True) - square).clamp_min(0.0)
+    rest = square.sum(-1, keepdim=True) - square
     return ((weights * (1.0 - weights)).square().sum(-1) + (square * rest).sum(-1)).sqrt()
 
 
