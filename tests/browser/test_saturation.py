@@ -103,7 +103,8 @@ def test_every_view_is_a_link_and_draws(visit: Open) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_scaling_has_the_theme_s_colour(visit: Open, scheme: str) -> None:
     page = visit("lang=en&d_k=300", color_scheme=scheme)
-    colours, fills = page.evaluate(
+    expect(part(page, "spread").locator(".points path").first).to_be_attached()
+    colours, fills, dots = page.evaluate(
         """() => {
           const root = document.querySelector(".st-key-saturation-strips .attnviz-plot")
           const list = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",")
@@ -111,10 +112,13 @@ def test_every_scaling_has_the_theme_s_colour(visit: Open, scheme: str) -> None:
           document.body.append(probe)
           const plain = colour => ((probe.style.color = colour.trim()), getComputedStyle(probe).color)
           return [list.slice(0, 5).map(plain), [...root.querySelectorAll(".barlayer")].map(
-            layer => getComputedStyle(layer.querySelector(".point path")).fill)]
+            layer => getComputedStyle(layer.querySelector(".point path")).fill),
+            [...document.querySelectorAll(".st-key-saturation-spread .points")].filter(group => group.firstChild).map(
+              group => getComputedStyle(group.firstChild).stroke)]
         }"""
     )
     assert fills == colours
+    assert dots == colours
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
