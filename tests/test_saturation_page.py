@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from attnviz.figures.saturation import ROW
 from attnviz.saturation import SCALINGS
 from attnviz.saturation_view import KNOBS, SHOWS, rows, settle
 from attnviz.text import LANGUAGES, Refusal
@@ -43,17 +44,22 @@ def test_the_first_picture_is_a_row_of_weights_for_each_scaling():
     app = visit(page="saturation", d_k="1024")
     drawn = plots(app)["saturation.strips"]
     for trace, row in zip(drawn["data"], rows(settle({"d_k": "1024"}).view).values(), strict=True):
-        np.testing.assert_allclose(numbers(trace["y"]), row.weights, rtol=1e-6, atol=1e-30)
-    tops = [max(numbers(trace["y"])) for trace in drawn["data"]]
+        np.testing.assert_allclose(numbers(trace["customdata"]), row.weights, rtol=1e-6, atol=1e-30)
+        np.testing.assert_allclose(numbers(trace["y"]), ROW * row.weights, rtol=1e-6, atol=1e-30)
+    tops = [max(numbers(trace["customdata"])) for trace in drawn["data"]]
     assert tops[1] > 0.8 > 0.3 > tops[0] > tops[2]  # no scaling, 1/√d_k, 1/d_k
-    assert all(layout["range"] == [0, 1] for name, layout in drawn["layout"].items() if name.startswith("yaxis"))
+    # All from 0 to 1 on the same scale, one below the other.
+    assert [set(numbers(trace["base"])) for trace in drawn["data"]] == [{4.0}, {3.0}, {2.0}, {1.0}, {0.0}]
+    assert drawn["layout"]["yaxis"]["tickvals"] == [tick for row in (4, 3, 2, 1, 0) for tick in (row, row + ROW)]
     assert len([key for key in keys(app) if key.startswith("saturation.") and key.split(".")[1] in KNOBS]) == 11
 
 
 def test_many_keys_share_bars_and_lose_no_peak():
     (strip, *_) = carried(keys="1024", d_k="512")["strips"]["data"]
-    assert len(numbers(strip["y"])) == 256
-    assert max(numbers(strip["y"])) == pytest.approx(rows(settle({"keys": "1024", "d_k": "512"}).view)["sqrt"].top)
+    assert len(numbers(strip["customdata"])) == 256
+    assert max(numbers(strip["customdata"])) == pytest.approx(
+        rows(settle({"keys": "1024", "d_k": "512"}).view)["sqrt"].top
+    )
 
 
 def test_a_scaling_keeps_its_colour_everywhere():

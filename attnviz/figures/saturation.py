@@ -14,6 +14,8 @@ Arrays = Mapping[str, np.ndarray]
 # The first colours of the light theme; the page names its theme's own instead.
 COLOURS = ("#0b5cad", "#c44601", "#00795a", "#8a2d8f", "#8c6500")
 STEPS = 256
+# How much of its room a row's bars may take; the rest is for its name.
+ROW = 0.68
 _GREY = "rgba(128,128,128,0.9)"
 _MARGIN = {"l": 8, "r": 12, "t": 6, "b": 8}
 # A power of ten below the smallest and above the largest value is room enough on a logarithmic axis.
@@ -32,38 +34,39 @@ def strips(
         notes: Scaling → what is said at the right of its row.
         colours: A colour for each scaling.
     """
-    data, notices = [], []
-    layout: Figure = {"showlegend": False, "bargap": 0.12, "margin": {**_MARGIN, "l": 4, "r": 4, "t": 2}}
-    share = 1.0 / len(rows)
+    data, notices, ticks = [], [], []
     for index, (name, weights) in enumerate(rows.items()):
-        number = "" if index == 0 else str(index + 1)
         size = -(-len(weights) // STEPS)
         starts = np.arange(0, len(weights), size)
-        top = 1.0 - index * share
+        highest = np.maximum.reduceat(weights, starts)
+        # One pair of axes for all rows: a subplot for each would take the browser twice as long.
+        ground = float(len(rows) - 1 - index)
+        ticks += [ground, ground + ROW]
         data.append(
             {
                 "type": "bar",
                 "x": starts + (size - 1) / 2,
-                "y": np.maximum.reduceat(weights, starts),
+                "y": highest * ROW,
+                "base": np.full(len(starts), ground),
+                "customdata": highest,
                 "width": size * 0.88,
                 "name": names[name],
                 "marker": {"color": colours[index], "line": {"width": 0}},
-                "xaxis": "x",
-                "yaxis": f"y{number}",
-                "hovertemplate": "%{x} · %{y:.4g}<extra>%{fullData.name}</extra>",
+                "hovertemplate": "%{x} · %{customdata:.4g}<extra>%{fullData.name}</extra>",
             }
         )
-        layout[f"yaxis{number}"] = {
-            "domain": [top - share + 0.012, top - 0.3 * share], "range": [0, 1], "tickvals": [0, 1], "zeroline": True,
-        }  # fmt: skip
-        common = {"yref": "paper", "xref": "paper", "y": top, "yanchor": "top", "showarrow": False}
+        common = {"yref": "y", "xref": "paper", "y": ground + 1, "yanchor": "top", "showarrow": False}
         notices += [
             {**common, "x": 0, "xanchor": "left", "text": f"<b>{names[name]}</b>",
              "font": {"size": 17, "color": colours[index]}},
             {**common, "x": 1, "xanchor": "right", "text": notes[name], "font": {"size": 16}},
         ]  # fmt: skip
     keys = len(next(iter(rows.values())))
-    layout["xaxis"] = {"range": [-0.5, keys - 0.5], "anchor": "y5", "showgrid": False, "nticks": 9, "zeroline": False}
+    y_axis = {"range": [0, len(rows)], "tickvals": ticks, "ticktext": ["0", "1"] * len(rows), "zeroline": False}
+    layout: Figure = {
+        "showlegend": False, "barmode": "overlay", "margin": {**_MARGIN, "l": 4, "r": 4, "t": 2},
+        "xaxis": {"range": [-0.5, keys - 0.5], "showgrid": False, "nticks": 9, "zeroline": False}, "yaxis": y_axis,
+    }  # fmt: skip
     return {"data": data, "layout": {**layout, "annotations": notices, "height": 74 * len(rows) + 24}}
 
 

@@ -165,6 +165,8 @@ class Plot {
     const { figure, chart, fallback } = this.parts
     figure.setAttribute("aria-label", this.spec.layout?.meta?.alt ?? this.data.label)
     this.parts.caption.textContent = this.spec.layout?.meta?.caption ?? ""
+    // Its place is kept while the library is on its way, so that what stands below does not jump.
+    chart.style.minHeight = `${this.spec.layout?.height ?? this.data.height}px`
     let plotly
     try {
       plotly = await library(this.data.asset)
