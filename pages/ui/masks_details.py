@@ -116,6 +116,14 @@ def _timed(view: View) -> tuple[object, ...]:
 def plain(panel: Panel, group: Group) -> None:
     """Tell causal from padding for a learner: two pictures, one line each."""
     st.subheader(panel.title("plain.title"), anchor=False)
+    left, right = st.columns([1.1, 1], gap="medium", vertical_alignment="center")
+    with left:
+        _draw_plain(panel, group)
+    right.markdown(panel.title("plain.causal_line"))
+    right.markdown(panel.title("plain.padding_line"))
+
+
+def _draw_plain(panel: Panel, group: Group) -> None:
     heatmap(
         plain_grid(panel.language),
         part=masks_picture.PLAIN,
@@ -126,9 +134,6 @@ def plain(panel: Panel, group: Group) -> None:
         height=PLAIN_HEIGHT,
         words=table(panel.language, "heatmap"),
     )
-    left, right = st.columns(2)
-    left.markdown(panel.title("plain.causal_line"))
-    right.markdown(panel.title("plain.padding_line"))
 
 
 @lru_cache(maxsize=2)

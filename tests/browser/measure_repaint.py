@@ -92,6 +92,16 @@ class Bench:
             page.close()
             yield milliseconds(f"live plane: a page of three curves ({name})", taken, 90, 150)
 
+    def live_masks(self) -> Iterator[Row]:
+        """Press an arrow key on the masks page: the mask, its thumbnail and the chart follow."""
+        for length, most, most_p95 in ((256, 60, 100), (4096, 90, 150)):
+            settings = {"mask": "sliding_window", "length": length, "window": 4}
+            page = Watched(self.browser, self.app.url, settings, path="masks")
+            page.slider("Window").focus()
+            taken = [page.press() for _ in range(self.rounds + WARM_UPS)][WARM_UPS:]
+            page.close()
+            yield milliseconds(f"live plane: a mask of {length}², gallery and chart", taken, most, most_p95)
+
     def drag(self) -> Iterator[Row]:
         """Drag the scale factor, whose track has a value for every pixel, so that no picture comes from a cache."""
         rates, tails = [], []
@@ -139,7 +149,7 @@ class Bench:
 
     def first_paint(self) -> Iterator[Row]:
         """Start a server and visit it, then visit a running one, each time as a new visitor."""
-        for page in ("home", "attention"):
+        for page in ("home", "attention", "masks"):
             path = "" if page == entries()[0].key else page
             cold, later = [], []
             for _ in range(3):
@@ -201,6 +211,7 @@ ROWS = (
     "live_eight",
     "live_large",
     "live_curves",
+    "live_masks",
     "drag",
     "burst",
     "rest_of_page",
