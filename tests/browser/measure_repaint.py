@@ -93,14 +93,17 @@ class Bench:
             yield milliseconds(f"live plane: a page of three curves ({name})", taken, 90, 150)
 
     def live_masks(self) -> Iterator[Row]:
-        """Press an arrow key on the masks page: the mask, its thumbnail and the chart follow."""
-        for length, most, most_p95 in ((256, 60, 100), (4096, 90, 150)):
-            settings = {"mask": "sliding_window", "length": length, "window": 4}
+        """Press an arrow key on the masks page: mask, thumbnail and chart follow; then the tiles of a long mask."""
+        base = {"mask": "sliding_window", "window": 4}
+        for name, settings, most, most_p95 in (
+            ("a mask of 256², gallery and chart", {**base, "length": 256}, 60, 100),
+            ("512² tiles of a mask of 4096²", {**base, "length": 4096, "section": "blocks", "tile": 8}, 60, 100),
+        ):
             page = Watched(self.browser, self.app.url, settings, path="masks")
             page.slider("Window").focus()
             taken = [page.press() for _ in range(self.rounds + WARM_UPS)][WARM_UPS:]
             page.close()
-            yield milliseconds(f"live plane: a mask of {length}², gallery and chart", taken, most, most_p95)
+            yield milliseconds(f"live plane: {name}", taken, most, most_p95)
 
     def drag(self) -> Iterator[Row]:
         """Drag the scale factor, whose track has a value for every pixel, so that no picture comes from a cache."""
