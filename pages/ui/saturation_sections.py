@@ -16,7 +16,7 @@ SOURCES = (
     ("Vaswani et al. 2017, Attention Is All You Need, §3.2.1 and footnote 4", "https://arxiv.org/abs/1706.03762"),
     ("Henry et al. 2020, Query-Key Normalization for Transformers, §2", "https://arxiv.org/abs/2010.04245"),
     ("Dehghani et al. 2023, Scaling Vision Transformers to 22 Billion Parameters, §2", "https://arxiv.org/abs/2302.05442"),
-    ("Yang et al. 2022, Tensor Programs V (1/d_k attention), Definition 4.1", "https://arxiv.org/abs/2203.03466"),
+    ("Yang et al. 2022, Tensor Programs V (1/d_k attention), Appendix J.2.1", "https://arxiv.org/abs/2203.03466"),
     ("torch.finfo", "https://docs.pytorch.org/docs/stable/type_info.html"),
 )  # fmt: skip
 
