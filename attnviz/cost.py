@@ -87,12 +87,11 @@ def cost(
     score_bytes = batch * variant.scores(config, q_len, kv_len) * itemsize
     cache = batch * _elements(variant, config, kv_len) * itemsize
     tokens = variant.acts_on(config, q_len, kv_len, new)
-    flops = _projection_flops(variant, config, tokens) + variant.mix_flops(config, q_len, kv_len)
     moved = batch * _moved(variant, config, q_len, tokens) * itemsize + cache
     passes = variant.score_passes(backend)
     return Cost(
         parameters=variant.parameters(config),
-        flops=batch * flops,
+        flops=batch * variant.flops(config, q_len, kv_len, new),
         bytes_moved=variant.parameters(config) * itemsize + moved + passes * score_bytes,
         weight_bytes=variant.parameters(config) * itemsize,
         score_bytes=score_bytes,
@@ -105,11 +104,6 @@ def cost(
 def _elements(variant: Variant, config: Any, tokens: int) -> int:
     """Count what one sequence keeps of its tokens."""
     return sum(math.prod(shape) for shape in variant.cache(config, tokens).values())
-
-
-def _projection_flops(variant: Variant, config: Any, tokens: Mapping[str, int]) -> int:
-    """Count the FLOPs of the projections of one sequence; each matrix acts on so many tokens."""
-    return sum(2 * rows * cols * tokens[name] for name, (rows, cols) in variant.matrices(config).items())
 
 
 def _moved(variant: Variant, config: Any, q_len: int, tokens: Mapping[str, int]) -> int:

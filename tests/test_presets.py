@@ -53,7 +53,7 @@ def test_a_preset_holds_together(key):
     preset = PRESETS[key]
     assert re.fullmatch(r"https://\S+/blob/\S+", preset.source)
     assert (preset.window is None) == (preset.sliding_layers == 0)
-    assert sum(kind.count for kind in preset.kinds()) == preset.layers - preset.linear_layers > 0
+    assert sum(kind.layers for kind in preset.kinds()) == preset.layers - preset.linear_layers > 0
     assert len(preset.label.en) > 3 and preset.max_context >= 512
     config = preset.config
     assert {name: getattr(config, name) for name in preset.sizes} == preset.sizes

@@ -13,7 +13,7 @@ from attnviz.variants import VARIANTS
 class LayerKind(NamedTuple):
     """Hold how many layers of a model are alike: ``window`` is how many tokens each keeps, None is all."""
 
-    count: int
+    layers: int
     window: int | None
 
 
@@ -62,7 +62,7 @@ class Preset:
         if not windows:
             return (LayerKind(self.full_layers + self.sliding_layers, None),)
         kinds = (LayerKind(self.full_layers, None), LayerKind(self.sliding_layers, self.window))
-        return tuple(kind for kind in kinds if kind.count)
+        return tuple(kind for kind in kinds if kind.layers)
 
     def kv_cache_bytes(self, tokens: int, *, batch: int = 1, dtype: str = "bfloat16", windows: bool = True) -> int:
         """Give what the model keeps of ``tokens`` tokens, as its variant's cache is declared.
@@ -80,7 +80,7 @@ class Preset:
         check_size("batch", batch)
         variant, config = VARIANTS[self.variant], self.config
         entries = 0
-        for count, window in self.kinds(windows=windows):
+        for layers, window in self.kinds(windows=windows):
             kept = tokens if window is None else min(tokens, window)
-            entries += count * sum(math.prod(shape) for shape in variant.cache(config, kept).values())
+            entries += layers * sum(math.prod(shape) for shape in variant.cache(config, kept).values())
         return batch * entries * dtype_size(dtype)

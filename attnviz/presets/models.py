@@ -27,7 +27,7 @@ def _grouped(
     names = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
     _, heads, kv_heads, _ = sizes
     variant = "mha" if kv_heads == heads else "mqa" if kv_heads == 1 else "gqa"
-    given = dict(zip(names, sizes, strict=True))
+    given: dict[str, int] = dict(zip(names, sizes, strict=True))
     return Preset(key, same(name), variant, given, full_layers, source, context, **more)
 
 

@@ -177,6 +177,12 @@ class Variant(ABC):
         context = self.context_matrices(config)
         return {name: new if name in context else q_len for name in self.matrices(config)}
 
+    def flops(self, config: Any, q_len: int, kv_len: int, new: int) -> int:
+        """Count the FLOPs of one sequence: its projections, each on so many tokens, and what mixes the tokens."""
+        tokens = self.acts_on(config, q_len, kv_len, new)
+        projections = sum(2 * rows * cols * tokens[name] for name, (rows, cols) in self.matrices(config).items())
+        return projections + self.mix_flops(config, q_len, kv_len)
+
     def scores(self, config: Any, q_len: int, kv_len: int) -> int:
         """Count the scores of one sequence; a variant without a score matrix gives 0."""
         return self.heads(config).heads * q_len * kv_len
