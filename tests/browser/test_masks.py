@@ -170,6 +170,7 @@ def test_a_rule_that_is_none_gets_one_sentence_and_the_page_stays(visit: Open) -
     told = page.get_by_test_id("stAlertContainer").filter(has_text="rule: at character 1")
     expect(told).to_have_count(1)
     expect(caption(page)).to_contain_text("Own rule")
+    wait_idle(page)
     box.fill("kv_idx % 3 == 0")
     box.press("Control+Enter")
     expect(caption(page)).to_contain_text("Own rule · 32 × 32 · 352 pairs")
