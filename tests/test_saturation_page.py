@@ -111,6 +111,9 @@ def test_where_nothing_can_be_said_nothing_is():
 
 def test_the_code_on_the_page_is_that_of_its_view():
     app = visit(page="saturation", d_k="48", dtype="bfloat16")
+    assert not app.code  # sent only while its section is open
+    app.session_state["saturation.snippet"] = True
+    check(app.run())
     assert app.code[0].value == code(settle({"d_k": "48", "dtype": "bfloat16"}).view).rstrip()
     assert "[..., :48]" in app.code[0].value and "torch.bfloat16" in app.code[0].value
 

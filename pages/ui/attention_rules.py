@@ -20,18 +20,18 @@ RULES: Mapping[str, Mapping[str, PositionKind | ScoreModKind]] = MappingProxyTyp
 )
 
 
-def controls(panel: Panel) -> None:
-    """Draw the choices in the side bar, each with what it does, its source, and the knobs that no one drags."""
-    for choice, entries in RULES.items():
-        panel.control(choice)
-        chosen = getattr(panel.settled.view, choice)
-        if chosen == "none":
-            continue
-        said = layout.escape(entries[chosen].help.say(panel.language))
-        st.caption(f"{said} [{panel.title('rules.source')}]({entries[chosen].source})")
-        for name, knob in own_knobs(choice, chosen).items():
-            if not isinstance(knob, Number):
-                panel.control(name)
+def control(panel: Panel, name: str) -> None:
+    """Draw a choice; below one of ``RULES`` what it does, its source, and the knobs that no one drags."""
+    panel.control(name)
+    chosen = getattr(panel.settled.view, name)
+    if name not in RULES or chosen == "none":
+        return
+    entry = RULES[name][chosen]
+    said = layout.escape(entry.help.say(panel.language))
+    st.caption(f"{said} [{panel.title('rules.source')}]({entry.source})")
+    for own, knob in own_knobs(name, chosen).items():
+        if not isinstance(knob, Number):
+            panel.control(own)
 
 
 def live_names(view: View) -> list[str]:

@@ -1,6 +1,7 @@
 """The upper part of the attention page: controls and picture, with the selected row beside it."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import streamlit as st
 
@@ -15,6 +16,14 @@ from pages.ui.translate import table
 
 PICTURE_HEIGHT = 390
 STRIP_HEIGHT = 390
+# Section of the side bar → its icon and its settings.
+FOLDED: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "change": (":material/tune:", ("position", "score_mod", "mistake")),
+        "compute": (":material/memory:", ("backend", "dtype", "device")),
+        "picture": (":material/palette:", ("log", "own_range", "reduce")),
+    }
+)
 
 
 def side_controls(panel: Panel) -> None:
@@ -27,7 +36,6 @@ def side_controls(panel: Panel) -> None:
         panel.control("input", bare=True)
         if view.input == "sentence":
             panel.control("text")
-        panel.control("attention")
         if view.attention == "cross" and view.input == "sentence":
             panel.control("context")
         panel.control("seed")
@@ -39,22 +47,16 @@ def side_controls(panel: Panel) -> None:
         if view.length != view.key_length:
             panel.control("align")
         st.subheader(panel.title("group.score"), anchor=False)
-        attention_rules.controls(panel)
         panel.control("scale")
         panel.control("dropout")
-        panel.control("mistake")
-        _folded(panel, "compute", ":material/memory:", ("backend", "dtype", "device"))
-        _folded(panel, "picture", ":material/palette:", ("log", "own_range", "reduce"))
-
-
-def _folded(panel: Panel, name: str, icon: str, settings: Sequence[str]) -> None:
-    """Draw controls that few people need in a section that is closed until one of them was changed."""
-    changed = any(panel.settled.values[each] != panel.settled.defaults[each] for each in settings)
-    opened = layout.fold(panel.title(f"group.{name}"), icon=icon, key=f"attention.{name}", expanded=changed)
-    if opened is not None:
-        with opened:
-            for each in settings:
-                panel.control(each)
+        for name, (icon, settings) in FOLDED.items():
+            # Closed, what few people need takes no room and no time; a link that changes it opens it.
+            changed = any(panel.settled.values[each] != panel.settled.defaults[each] for each in settings)
+            opened = layout.fold(panel.title(f"group.{name}"), icon=icon, key=f"attention.{name}", expanded=changed)
+            if opened is not None:
+                with opened:
+                    for each in settings:
+                        attention_rules.control(panel, each)
 
 
 def live_controls(panel: Panel, group: Group) -> None:

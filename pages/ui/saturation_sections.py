@@ -89,9 +89,10 @@ def words(panel: Panel) -> None:
     st.subheader(panel.title("words.title"), anchor=False)
     for name in ("spread", "gradient", "training", "limits"):
         st.markdown(panel.title(f"words.{name}"))
-    with st.expander(panel.title("snippet.title"), icon=":material/code:"):
-        st.markdown(panel.title("snippet.lead"))
-        st.code(code(panel.settled.view), language="python")
+    opened = layout.fold(panel.title("snippet.title"), icon=":material/code:", key="saturation.snippet")
+    if opened is not None:
+        opened.markdown(panel.title("snippet.lead"))
+        opened.code(code(panel.settled.view), language="python")
     layout.sources(panel.language, SOURCES)
 
 
