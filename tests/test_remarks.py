@@ -21,7 +21,7 @@ def opened(**settings: str) -> AppTest:
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize(("lengths", "hides"), [("12", False), ("11", True)])
 def test_a_mask_that_hides_nothing_is_named(language: str, lengths: str, hides: bool) -> None:
-    said = [caption.value for caption in opened(lang=language, mask="padding", lengths=lengths).caption]
+    said = "\n".join(c.value for c in opened(lang=language, mask="padding", lengths=lengths).caption)
     assert (say(language, "attention.numbers.no_effect") in said) is not hides
 
 

@@ -64,8 +64,7 @@ def numbers(panel: Panel, prediction: Prediction) -> None:
             f"{counted.difference:.2e}",
             help=panel.title("numbers.difference_help"),
         )
-    for note in _remarks(panel, ran, counted):
-        st.caption(note)
+    st.caption("\n\n".join(_remarks(panel, ran, counted)))
 
 
 def _remarks(panel: Panel, ran: Fused | None, counted: Census | None) -> list[str]:
@@ -129,11 +128,8 @@ def code(view: View) -> str:
 def explanation(panel: Panel) -> None:
     """Say in words what the picture shows, where the input comes from, and the sources."""
     st.subheader(panel.title("words.title"), anchor=False)
-    st.markdown(panel.title("words.qkv"))
-    st.markdown(panel.title("words.steps"))
-    st.markdown(panel.title("words.heads"))
-    if "window" in panel.settled.knobs:
-        st.markdown(panel.title("words.window"))
+    parts = ["qkv", "steps", "heads", *(["window"] if "window" in panel.settled.knobs else [])]
+    st.markdown("\n\n".join(panel.title(f"words.{part}") for part in parts))
     st.caption(_origin(panel))
     layout.sources(panel.language, SOURCES)
 
