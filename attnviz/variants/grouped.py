@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnviz.backends import BACKENDS
+from attnviz.backends import BACKENDS, CoreOutput
 from attnviz.config import check_divides, divisors
 from attnviz.masks import Mask
 from attnviz.positions import Position
@@ -213,14 +213,39 @@ class Grouped(Variant):
         )
         if cache is not None:
             key, value = behind(cache["key"], key, 2), behind(cache["value"], value, 2)
-        shape = (config.num_attention_heads, query.shape[2], key.shape[2])
-        usual = 1 / math.sqrt(config.head_dim) if scale is None else scale
-        bias, softcap, scale = changes(score_mod, shape, usual, align=align, dtype=query.dtype, device=query.device)
-        core = BACKENDS[self.pick(backend)].attend(
-            query, key, value, allowed=allowed, align=align, bias=bias, scale=scale, softcap=softcap
+        core = self.mix(
+            config,
+            weights,
+            (query, key, value),
+            allowed=allowed,
+            align=align,
+            score_mod=score_mod,
+            scale=scale,
+            backend=self.pick(backend),
         )
         output = _apply(weights, "output", core.output.transpose(1, 2).flatten(2))
         return AttentionOutput(output, core, {"key": key, "value": value})
+
+    def mix(
+        self,
+        config: GroupedConfig,
+        weights: Tensors,
+        tensors: tuple[Tensor, Tensor, Tensor],
+        *,
+        allowed: Tensor | Mask | None,
+        align: str,
+        score_mod: ScoreMod | None,
+        scale: float | None,
+        backend: str,
+    ) -> CoreOutput:
+        """Attend with query, key and value; ``scale`` None is the variant's own."""
+        query, key, value = tensors
+        shape = (config.num_attention_heads, query.shape[2], key.shape[2])
+        usual = 1 / math.sqrt(config.head_dim) if scale is None else scale
+        bias, softcap, scale = changes(score_mod, shape, usual, align=align, dtype=query.dtype, device=query.device)
+        return BACKENDS[backend].attend(
+            query, key, value, allowed=allowed, align=align, bias=bias, scale=scale, softcap=softcap
+        )
 
 
 def _apply(weights: Tensors, name: str, tokens: Float[Tensor, "batch len width"]) -> Float[Tensor, "batch len out"]:
