@@ -1,0 +1,168 @@
+"""Accelerators as their makers publish them: peak speed for each dtype, bandwidth and memory. Loads no torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from attnviz.registry import Registry
+from attnviz.text import Refusal, Text, same
+
+_ADA = "https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf"
+_A100 = (
+    "https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center/a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-"
+    "r4-web.pdf"
+)
+_NO_PEAK = Text(
+    "{name} has no published peak for {dtype}; there is one for {options}.",
+    "{name} 没有公布 {dtype} 的峰值；已公布的有 {options}。",
+)
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Describe one accelerator.
+
+    Args:
+        key: Plain key.
+        label: Its name.
+        peak: FLOP/s of dense matrix products by dtype, without the doubling that structured sparsity promises;
+            float32 is true float32, not TF32.
+        bandwidth: Bytes per second between memory and chip.
+        memory_bytes: Memory, in the makers' units of 10⁹.
+        source: URL of the data sheet.
+        device_name: What torch's name of the device ends with.
+    """
+
+    key: str
+    label: Text
+    peak: Mapping[str, float] = field(repr=False)
+    bandwidth: float
+    memory_bytes: int
+    source: str
+    device_name: str
+
+    def peak_flops(self, dtype: str) -> float:
+        """Give the peak FLOP/s in a dtype.
+
+        Raises:
+            Refusal: If none is published; the message lists the dtypes that have one.
+        """
+        if dtype not in self.peak:
+            raise Refusal(_NO_PEAK.fill(name=self.label, dtype=dtype, options=", ".join(self.peak)))
+        return self.peak[dtype]
+
+    def ridge(self, dtype: str) -> float:
+        """Give the FLOPs per byte from which on the arithmetic, not the memory, is what is waited for.
+
+        Raises:
+            Refusal: As ``peak_flops``.
+
+        Source:
+            Williams, Waterman, Patterson 2009, the roofline model, https://doi.org/10.1145/1498765.1498785
+        """
+        return self.peak_flops(dtype) / self.bandwidth
+
+
+def _hardware(
+    key: str, name: str, device_name: str, memory_gb: int, gb_per_s: int, source: str, **tflops: int | float
+) -> Hardware:
+    """Give an entry from a data sheet's own units; one figure for ``half`` holds for float16 and bfloat16."""
+    if "half" in tflops:
+        half = tflops.pop("half")
+        tflops = {"bfloat16": half, "float16": half, **tflops}
+    peak = MappingProxyType({dtype: figure * 1e12 for dtype, figure in tflops.items()})
+    return Hardware(key, same(name), peak, gb_per_s * 1e9, memory_gb * 10**9, source, device_name)
+
+
+HARDWARE: Registry[Hardware] = Registry(
+    "hardware",
+    (
+        # Without bfloat16: its tensor cores came with the generation after.
+        _hardware(
+            "t4",
+            "NVIDIA T4",
+            "T4",
+            16,
+            320,
+            "https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center/tesla-t4/t4-tensor-core-datasheet-951643.pdf",
+            float16=65,
+            float32=8.1,
+        ),
+        _hardware(
+            "l4", "NVIDIA L4", "L4", 24, 300, "https://www.nvidia.com/en-us/data-center/l4/", half=121, float32=30.3
+        ),
+        _hardware(
+            "l40s",
+            "NVIDIA L40S",
+            "L40S",
+            48,
+            864,
+            "https://www.nvidia.com/en-us/data-center/l40s/",
+            half=362,
+            float32=91.6,
+        ),
+        # With sums in float32, as attention takes them; the sheet's 330 TFLOP/s sum in float16.
+        _hardware("rtx-4090", "GeForce RTX 4090", "RTX 4090", 24, 1008, _ADA, half=165.2, float32=82.6),
+        _hardware(
+            "a100-40gb",
+            "NVIDIA A100 40 GB (SXM)",
+            "A100-SXM4-40GB",
+            40,
+            1555,
+            _A100,
+            half=312,
+            float32=19.5,
+            float64=9.7,
+        ),
+        _hardware(
+            "a100-80gb",
+            "NVIDIA A100 80 GB (SXM)",
+            "A100-SXM4-80GB",
+            80,
+            2039,
+            _A100,
+            half=312,
+            float32=19.5,
+            float64=9.7,
+        ),
+        _hardware(
+            "h100",
+            "NVIDIA H100 (SXM)",
+            "H100 80GB HBM3",
+            80,
+            3350,
+            "https://www.nvidia.com/en-us/data-center/h100/",
+            half=989.5,
+            float32=67,
+            float64=34,
+        ),
+        _hardware(
+            "h200",
+            "NVIDIA H200 (SXM)",
+            "H200",
+            141,
+            4800,
+            "https://www.nvidia.com/en-us/data-center/h200/",
+            half=989.5,
+            float32=67,
+            float64=34,
+        ),
+        _hardware(
+            "b200", "NVIDIA B200", "B200", 180, 8000, "https://www.nvidia.com/en-us/data-center/dgx-b200/", half=2250
+        ),
+        _hardware(
+            "mi300x",
+            "AMD Instinct MI300X",
+            "MI300X",
+            192,
+            5300,
+            "https://www.amd.com/en/products/accelerators/instinct/mi300/mi300x.html",
+            half=1307.4,
+        ),
+    ),
+)
+
+
+def recognise(device_name: str) -> Hardware | None:
+    """Give the entry of a device by the name that torch has for it, or None: "H100 PCIe" is not the H100 (SXM)."""
+    return next((entry for entry in HARDWARE.values() if device_name.endswith(f" {entry.device_name}")), None)
