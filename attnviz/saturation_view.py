@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -21,6 +21,8 @@ NORMAL_COSINE = 32
 # no exception.
 TYPICAL_SEED = 4
 SAMPLES = ("128", "512", "2048")
+# Queries × keys of a sweep: half a second of one core, the longest that anyone should wait for a slider.
+MOST_PAIRS = 128 * 1024
 SHOWS: Mapping[str, Text] = MappingProxyType(
     {
         "collapse": Text("Collapse", "塌缩"),
@@ -32,6 +34,10 @@ SHOWS: Mapping[str, Text] = MappingProxyType(
 )
 _KEYS_STOPS = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128, 192, 256, 384, 512, 768, 1024)
 
+_FEWER = Text(
+    "samples was {got}, which takes too long with {keys} keys; using {used}.",
+    "samples 原为 {got}，键有 {keys} 个时太慢，改用 {used}。",
+)
 _QUERY = Text("Of each entry of a query.", "查询每个分量的方差。")
 _KEY = Text("Of each entry of a key.", "键每个分量的方差。")
 
@@ -153,6 +159,10 @@ def settle(given: Mapping[str, object]) -> Settled[View]:
     reader = Reader(given, frozenset(KNOBS))
     for name, knob in KNOBS.items():
         reader.read(name, knob)
+    keys = cast("int", reader.values["keys"])
+    fitting = [samples for samples in SAMPLES if int(samples) * keys <= MOST_PAIRS]
+    if reader.values["samples"] not in fitting:
+        reader.follow("samples", fitting[-1], _FEWER, keys=f"{keys:,}")
     return reader.settled(View(**{name: reader.values[name] for name in KNOBS}))  # type: ignore[arg-type]
 
 

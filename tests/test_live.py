@@ -169,6 +169,20 @@ def test_a_slow_figure_does_not_block_the_event_loop() -> None:
     run({"slow": live.Figure(gate), "echo": live.Figure(echo)}, live.Desk(workers=2), story)
 
 
+def test_a_figure_that_is_busy_holds_up_no_other() -> None:
+    gate = Gate()
+
+    async def story(client: Any) -> None:
+        slow = [asyncio.create_task(client.get(f"/live/slow?a={index}")) for index in range(live.WORKERS + 1)]
+        await gate.wait_begun()
+        assert (await asyncio.wait_for(client.get("/live/echo?a=1"), 20)).text == "a=1"
+        assert not any(task.done() for task in slow)
+        gate.open.set()
+        assert {(await task).status_code for task in slow} == {200}
+
+    run({"slow": live.Figure(gate), "echo": live.Figure(echo)}, None, story)
+
+
 def test_equal_requests_are_computed_once_then_cached() -> None:
     gate = Gate()
 

@@ -25,7 +25,7 @@ def test_golden_spread_and_top_weight(d_k):
     for seed in range(6):  # of 256 sets of 8 keys each
         query, key = normal_source(groups=256, queries=16, keys=8, seed=seed)(d_k)
         for name, spread in (("none", d_k**0.5), ("sqrt", 1.0)):
-            point = measure(query, key, SCALINGS[name], **ONE)
+            point = measure(query, key, SCALINGS, **ONE)[name]
             assert point.spread == pytest.approx(spread, rel=0.02)
             tops[name].append(point.top)
     assert np.mean(tops["none"]) == pytest.approx(GOLDEN[d_k], abs=0.005)
@@ -60,7 +60,7 @@ def test_the_spread_is_the_predicted_one(scaling, correlation):
         return
     assert predicted is not None
     query, key = normal_source(groups=256, queries=16, keys=8, seed=2, **sizes)(64)
-    point = measure(query, key, SCALINGS[scaling], power=0.3, temperature=2.0, seed=0)
+    point = measure(query, key, SCALINGS, power=0.3, temperature=2.0, seed=0)[scaling]
     assert point.spread == pytest.approx(predicted[0], rel=0.02)
 
 
@@ -73,7 +73,7 @@ def test_the_spread_of_a_query_that_is_its_own_key():
 def test_every_number_of_a_point_by_hand():
     query, key = normal_source(groups=2, queries=3, keys=4, seed=3)(5)
     scaling = SCALINGS["custom"]
-    point = measure(query, key, scaling, power=0.25, temperature=2.0, seed=9)
+    point = measure(query, key, {"one": scaling}, power=0.25, temperature=2.0, seed=9)["one"]
     scores = np.einsum("gqd,gkd->gqk", query.double(), key.double()).reshape(6, 4) * 5**-0.25 / 2
     weights = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
     entropy = -(weights * np.log(weights)).sum(1)
@@ -218,7 +218,7 @@ def test_the_snippet_gives_the_page_s_rows(settings, tmp_path, capsys):
     said = capsys.readouterr().out.splitlines()
     query, key = (tensor.to(getattr(torch, view.dtype)) for tensor in views.source(view)(view.d_k))
     for line, scaling in zip(said, SCALINGS.values(), strict=True):
-        point = measure(query, key, scaling, power=view.power, temperature=1.0, seed=view.seed)
+        point = measure(query, key, {"one": scaling}, power=view.power, temperature=1.0, seed=view.seed)["one"]
         assert line.endswith(f"spread of the scores {point.spread:.3f}, largest weight {point.top:.3f}")
 
 
@@ -271,3 +271,14 @@ def test_the_first_gradient_is_the_slope_of_the_loss():
     moved.step(batch)
     fall = shown.loss - moved.step(batch).loss
     assert fall > tiny * shown.gradient**2 * 0.5
+
+
+def test_more_samples_give_way_to_more_keys_with_a_note():
+    assert settle({"samples": "2048", "keys": "64"}).view.samples == "2048"
+    settled = settle({"samples": "2048", "keys": "65"})
+    assert settled.view.samples == "512"
+    assert settled.link()["samples"] == "512"
+    (note,) = settled.notes
+    assert note.en == "samples was 2048, which takes too long with 65 keys; using 512."
+    assert settle({"samples": "512", "keys": "1024"}).view.samples == "128"
+    assert not settle({"keys": "1024"}).notes

@@ -49,46 +49,69 @@ def jacobian_norm(weights: Tensor) -> Tensor:
     return ((weights * (1.0 - weights)).square().sum(-1) + (square * rest).sum(-1)).sqrt()
 
 
-def measure(query: Tensor, key: Tensor, scaling: Scaling, *, power: float, temperature: float, seed: int) -> Point:
-    """Run attention's scores and softmax in the dtype of ``query`` and look at what comes out.
+def measure(
+    query: Tensor, key: Tensor, scalings: Mapping[str, Scaling], *, power: float, temperature: float, seed: int
+) -> dict[str, Point]:
+    """Run attention's scores and softmax in the dtype of ``query`` with each scaling, and look at what comes out.
+
+    All scalings go through at once: tensors this small cost little more than the call, and a slider waits for them.
 
     Args:
         query: ``[groups, queries, d_k]``.
         key: ``[groups, keys, d_k]``.
-        scaling: The scaling.
-        power: Its exponent where it is the custom one.
+        scalings: The scalings by their key.
+        power: The exponent of the custom one.
         temperature: The scores are divided by it.
         seed: Seed of the gradients that arrive at the weights.
     """
-    leaf = query.detach().requires_grad_()
-    scores = scaled_scores(leaf, key, scaling, power=power, temperature=temperature)
+    leaves = [query.detach().clone().requires_grad_() for _ in scalings]
+    scores = torch.stack(
+        [
+            scaled_scores(leaf, key, scaling, power=power, temperature=temperature)
+            for leaf, scaling in zip(leaves, scalings.values(), strict=True)
+        ]
+    )
     weights = torch.softmax(scores, -1)
-    arriving = inputs.random_normal(weights.shape, seed + 1).to(weights.dtype)
-    (reached,) = torch.autograd.grad(weights, leaf, arriving)
-    scores, weights = scores.detach().float().flatten(0, 1), weights.detach().float().flatten(0, 1)
-    kept = torch.isfinite(scores).all(-1) & torch.isfinite(weights).all(-1)
-    overflowed = 1.0 - float(kept.float().mean())
-    if not kept.any():
-        unknown = dict.fromkeys(Point._fields, float("nan"))
-        return Point(**unknown | {"largest": float("inf"), "overflowed": overflowed})
-    scores, weights = scores[kept], weights[kept]
-    lengths = torch.linalg.vector_norm(reached.float().flatten(0, 1)[kept], dim=-1)
+    arriving = inputs.random_normal(weights.shape[1:], seed + 1).to(weights.dtype).expand_as(weights)
+    reached = torch.stack(torch.autograd.grad(weights, leaves, arriving))
+    lengths = torch.linalg.vector_norm(reached.float().flatten(1, 2), dim=-1)
+    scores, weights = (tensor.detach().float().flatten(1, 2) for tensor in (scores, weights))
+    kept = torch.isfinite(scores.abs().amax(-1)) & torch.isfinite(weights.amax(-1))
+    if kept.all():
+        return dict(zip(scalings, _points(scores, weights, lengths), strict=True))
+    found = {}
+    for index, name in enumerate(scalings):
+        rows = kept[index]
+        if not rows.any():
+            unknown = dict.fromkeys(Point._fields, float("nan"))
+            found[name] = Point(**unknown | {"largest": float("inf"), "overflowed": 1.0})
+            continue
+        (point,) = _points(scores[index, rows][None], weights[index, rows][None], lengths[index, rows][None])
+        found[name] = point._replace(overflowed=1.0 - float(rows.float().mean()))
+    return found
+
+
+def _points(scores: Tensor, weights: Tensor, lengths: Tensor) -> list[Point]:
+    """Give the numbers of each scaling from finite scores and weights ``[scalings, rows, keys]`` and its gradients."""
     entropy = torch.special.entr(weights).sum(-1)
     below = scores.amax(-1, keepdim=True) - scores
-    return Point(
-        spread=float(scores.std(correction=0)),
-        top=float(weights.amax(-1).mean()),
-        entropy=float(entropy.mean()),
-        effective=float(entropy.exp().mean()),
-        gradient=float(lengths.median()),
-        gradient_mean=float(lengths.mean()),
-        jacobian=float(jacobian_norm(weights).mean()),
-        gap=float(below.median()),
-        gap_most=float(below.amax()),
-        largest=float(scores.abs().amax()),
-        overflowed=overflowed,
-        zeros=float((weights == 0).float().mean()),
-    )
+    flat = scores.flatten(1)
+    columns = {
+        # torch's own std goes through the scores one by one and takes as long as the softmax.
+        "spread": (flat - flat.mean(-1, keepdim=True)).square().mean(-1).sqrt(),
+        "top": weights.amax(-1).mean(-1),
+        "entropy": entropy.mean(-1),
+        "effective": entropy.exp().mean(-1),
+        "gradient": lengths.median(-1).values,
+        "gradient_mean": lengths.mean(-1),
+        "jacobian": jacobian_norm(weights).mean(-1),
+        "gap": below.flatten(1).median(-1).values,
+        "gap_most": below.flatten(1).amax(-1),
+        "largest": flat.abs().amax(-1),
+        "overflowed": torch.zeros(len(scores)),
+        "zeros": (weights == 0).float().flatten(1).mean(-1),
+    }
+    return [Point(*row) for row in torch.stack([columns[name] for name in Point._fields], 1).tolist()]
 
 
 class Curves(NamedTuple):
@@ -120,9 +143,8 @@ def sweep(
     points: dict[str, list[Point]] = {name: [] for name in SCALINGS}
     for d_k in d_ks:
         query, key = (tensor.to(dtype) for tensor in source(d_k))
-        for name, scaling in SCALINGS.items():
-            points[name].append(measure(query, key, scaling, power=power, temperature=temperature, seed=seed))
-    values = {
-        name: dict(zip(Point._fields, np.array(measured, float).T, strict=True)) for name, measured in points.items()
-    }
+        measured = measure(query, key, SCALINGS, power=power, temperature=temperature, seed=seed)
+        for name, point in measured.items():
+            points[name].append(point)
+    values = {name: dict(zip(Point._fields, np.array(along, float).T, strict=True)) for name, along in points.items()}
     return Curves(np.array(d_ks), values)

@@ -104,11 +104,11 @@ class Desk:
     Args:
         workers: Number of threads.
         waiting: Number of orders that may wait beyond those being computed.
-        cache_bytes: Room for frames in bytes.
+        cache: Where frames are kept; None makes one of this module's size.
     """
 
-    def __init__(self, *, workers: int = WORKERS, waiting: int = WAITING, cache_bytes: int = CACHE_BYTES):
-        self.cache = FrameCache(cache_bytes)
+    def __init__(self, *, workers: int = WORKERS, waiting: int = WAITING, cache: FrameCache | None = None):
+        self.cache = FrameCache(CACHE_BYTES) if cache is None else cache
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="live")
         self._room = workers + waiting
         self._orders: dict[object, Future[bytes]] = {}
@@ -194,7 +194,7 @@ def _refuse(status: int, sentence: str) -> Response:
     return Response(body, status, {**HEADERS, **extra}, media_type="application/json")
 
 
-async def _answer(request: Request, figures: Mapping[str, Figure], desk: Desk, kind: str) -> Response:
+async def _answer(request: Request, figures: Mapping[str, Figure], desks: Mapping[str, Desk], kind: str) -> Response:
     """Answer one request; every failure becomes a status and one sentence in the asked language."""
     query = request.scope["query_string"].decode("latin-1")
     language = _language(query[:QUERY_LIMIT])
@@ -206,6 +206,7 @@ async def _answer(request: Request, figures: Mapping[str, Figure], desk: Desk, k
         work = getattr(figure, kind, None)
         if work is None:
             raise _Reject(404, UNKNOWN)
+        desk = desks[request.path_params["figure"]]
         key = (kind, request.path_params["figure"], tuple(sorted(params.items())))
         if kind == "frame":
             body = await desk.give(key, lambda: work(MappingProxyType(params)), keep=True)
@@ -240,19 +241,20 @@ def make_routes(figures: Mapping[str, Figure], desk: Desk | None = None) -> list
 
     Args:
         figures: Key in the address → the functions behind it.
-        desk: Where the work is done; None makes one with the limits of this module.
+        desk: Where the work is done; None gives each figure workers of its own, so that a slow one holds up no other.
 
     Returns:
         Routes that answer GET and HEAD; bad parameters give 4xx and ``{"error": sentence}``.
     """
     table = MappingProxyType(dict(figures))
-    counter = desk or Desk()
+    cache = FrameCache(CACHE_BYTES)
+    desks = {name: desk or Desk(cache=cache) for name in table}
 
     async def frame(request: Request) -> Response:
-        return await _answer(request, table, counter, "frame")
+        return await _answer(request, table, desks, "frame")
 
     async def cell(request: Request) -> Response:
-        return await _answer(request, table, counter, "cell")
+        return await _answer(request, table, desks, "cell")
 
     return [
         Route(prefix + path, endpoint, methods=["GET"])
