@@ -13,7 +13,8 @@ from attnviz.stages import Call, Fused, row_blocks, rows_of, spans
 class RowDetail(NamedTuple):
     """Hold one query's row: float64 ``[kv_len]`` scores and weights, bool ``allowed``, and what they add up to.
 
-    ``entropy`` is in nats; ``effective_keys`` is its exponential, the number of equal weights with that entropy.
+    ``entropy`` is that of the weights as shares of their sum, which dropout and mistakes take away from 1, in nats;
+    ``effective_keys`` is its exponential, the number of equal weights with that entropy.
     """
 
     scores: Tensor
@@ -35,12 +36,13 @@ def row_detail(call: Call, head: int, row: int, ran: Fused | None = None) -> Row
     """
     rows = rows_of(call, (head,), row, row + 1, ran)
     weights = rows.weights[0, 0, 0].to("cpu", torch.float64)
-    entropy = float(torch.special.entr(weights).sum())
+    total = float(weights.sum())
+    entropy = float(torch.special.entr(weights / total if total > 0 else weights).sum())
     return RowDetail(
         rows.changed[0, 0, 0].to("cpu", torch.float64),
         weights,
         rows.allowed[0, 0, 0].cpu(),
-        float(weights.sum()),
+        total,
         entropy,
         math.exp(entropy) if math.isfinite(entropy) else math.nan,
     )

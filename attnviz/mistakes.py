@@ -70,8 +70,9 @@ MISTAKES: Registry[Mistake] = Registry(
                 "缩放乘在权重上而不是分数上：在 softmax 之后才除以 √d_k。",
             ),
             Text(
-                "Every row sums to the scale, 1/√d_k, not to 1, and is as peaked as without any scale.",
-                "每一行之和等于缩放系数 1/√d_k 而不是 1，并且像没有缩放一样尖锐。",
+                "Every row sums to the scale, 1/√d_k unless you set another, instead of to 1, and is as peaked as "
+                "without any scale.",
+                "每一行之和等于缩放系数（默认为 1/√d_k）而不是 1，并且像没有缩放一样尖锐。",
             ),
             "https://github.com/FrancescoSaverioZuppichini/ViT/issues/2",
             "mistake: the scale comes after the softmax",

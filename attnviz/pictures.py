@@ -69,7 +69,7 @@ class _Windows:
 
     def __init__(self, pool: tuple[int, int], op: str):
         (self._size, self._width), self._op = pool, op
-        self._reduce = {"max": torch.amax, "sum": torch.sum, "extreme": _extreme}[op]
+        self._reduce = {"max": torch.amax, "sum": torch.sum, "extreme": extreme}[op]
         self._done: list[Tensor] = []
         self._open: Tensor | None = None
         self._held = 0
@@ -109,7 +109,7 @@ class _Windows:
         return self._done[0] if len(self._done) == 1 else torch.cat(self._done, 1)
 
 
-def _extreme(cells: Tensor, dim: int, keepdim: bool = False) -> Tensor:
+def extreme(cells: Tensor, dim: int, keepdim: bool = False) -> Tensor:
     """Give the value farthest from 0 along an axis; NaN where there is one."""
     high, low = cells.amax(dim, keepdim), cells.amin(dim, keepdim)
     return torch.where(high < -low, low, high)
@@ -251,19 +251,3 @@ def _add_projection(canvas: _Canvas, call: Call) -> None:
     group = call.heads // tensor.shape[1]
     chosen = [head // group for head in canvas.request.heads]
     canvas.add(tensor[0, chosen, canvas.rows[0] : canvas.rows[1]], None)
-
-
-def difference(one: Picture, other: Picture) -> Picture:
-    """Give one picture minus another of the same stage, region and number of maps.
-
-    A masked weight is 0, so that only what is masked in both stays masked; any other stage has no difference where
-    either of them is masked. Of pooled pictures it is the difference of what is drawn.
-    """
-    states = [np.zeros(p.values.shape, np.uint8) if p.state is None else p.state for p in (one, other)]
-    masked = [state != VALUE for state in states]
-    hidden = masked[0] & masked[1] if one.request.stage == "weights" else masked[0] | masked[1]
-    state = np.where(hidden, np.maximum(*states), VALUE).astype(np.uint8)
-    with np.errstate(invalid="ignore"):  # infinite in both: no number, and drawn as such
-        values = np.where(hidden, 0.0, one.values - other.values).astype(np.float32)
-    no_key_rows = max(one.no_key_rows, other.no_key_rows)
-    return Picture(one.request, values, state if hidden.any() else None, one.pool, no_key_rows)

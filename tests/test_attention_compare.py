@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from attnviz import pins
+from attnviz import comparison, pins
 from attnviz.stage_list import STAGES
+from attnviz.stages import MASKED as MASKED_STATE
 from attnviz.stages import rows_of
 from attnviz.text import LANGUAGES, Refusal
 from attnviz.view import settle
@@ -12,6 +13,7 @@ from attnviz.view_run import run
 from pages.ui import attention_compare, attention_picture
 from pages.ui.attention_requests import MAIN
 from pages.ui.heatmap.frame import MASKED, NO_KEY, TOP, unpack
+from pages.ui.translate import say
 from tests.pages import go, link, plain, said, shown, visit
 
 PIN = {"length": "9", "d_k": "3", "heads": "3", "seed": "4"}
@@ -99,13 +101,28 @@ def test_cells_and_regions_are_those_of_what_is_shown():
     assert grid["maps"][0]["row_axis"]["start"] == 2
 
 
-def test_long_pictures_of_different_lengths_are_compared_cell_by_cell():
-    settings = {"length": "1300", "heads": "1", "d_k": "4", "pin": pins.write({"heads": "1", "d_k": "4"}, 2200)}
-    view = settle(settings | {"compare": "difference", "reduce": "mean", "input": "normal"}).view
-    large = attention_compare.large(view)
-    assert attention_compare.extent(view) == (1300, 1300)
-    assert large.picture.pool == (2, 2)
-    assert large.picture.values.shape == (1, 650, 650)
+@pytest.mark.parametrize("stage", ["weights", "masked", "output"])
+@pytest.mark.parametrize("reduce", ["max", "mean"])
+def test_long_pictures_are_compared_before_they_are_pooled(stage, reduce, monkeypatch):
+    monkeypatch.setattr(comparison, "STRIP_CELLS", 50_000)  # many strips
+    pin = {"heads": "1", "d_k": "4", "seed": "5", "input": "normal", "mask": "full", "length": "1400"}
+    now = {"length": "1100", "heads": "1", "d_k": "4", "input": "normal"}
+    settings = now | {"pin": pins.write(pin, 1400), "compare": "difference", "reduce": reduce, "stage": stage}
+    view = settle(settings).view
+    picture = attention_compare.large(view).picture
+    one, other = whole(now, stage)[0], whole(pin, stage)[0][:1100, :1100]
+    seen = np.tril(np.ones(one.shape, bool)) if stage == "masked" else np.ones(one.shape, bool)
+    width = 2 if one.shape[1] > 1024 else 1
+    parts = np.where(seen, one - other, 0.0).reshape(550, 2, -1, width)
+    parts, counts = (
+        x.transpose(0, 2, 1, 3).reshape(550, -1, 2 * width) for x in (parts, seen.reshape(550, 2, -1, width))
+    )
+    farthest = np.take_along_axis(parts, np.abs(parts).argmax(-1)[..., None], -1)[..., 0]
+    want = farthest if reduce == "max" else parts.sum(-1) / np.maximum(counts.sum(-1), 1)
+    assert picture.pool == (2, width)
+    np.testing.assert_allclose(picture.values[0], want, atol=1e-5)
+    state = np.zeros(want.shape) if picture.state is None else picture.state[0]
+    np.testing.assert_array_equal(state == MASKED_STATE, ~counts.any(-1))
 
 
 def test_the_average_of_heads_is_compared_with_the_average_of_the_pinned_heads():
@@ -176,3 +193,11 @@ def test_a_role_sets_its_settings_and_nothing_else(role, want):
 def test_the_role_that_holds_is_marked():
     for settings, role in (({}, "decoder"), ({"mask": "full"}, "encoder"), ({"mask": "chunked"}, None)):
         assert visit(**settings).button_group(key="attention.role").value in ([role], role, [] if role is None else 0)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_row_beside_a_pinned_picture_says_whose_it_is(language):
+    words = say(language, "attention.row.of_now")
+    pinned = {"pin": "length=12&d_k=8", "cell": "0,3,1"}
+    assert words in said(visit(language, **pinned, compare="pinned"))
+    assert words not in said(visit(language, **pinned))

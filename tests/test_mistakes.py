@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from attnviz.arithmetic import cell
-from attnviz.census import compare
+from attnviz.census import compare, row_detail
 from attnviz.masks import MASKS
 from attnviz.mistakes import MISTAKES
 from attnviz.stages import fused, prepared, row_blocks, rows_of
@@ -129,3 +129,16 @@ def test_the_page_and_the_live_picture_say_that_it_is_on(key, language):
     assert widgets(app)["attention.mistake"] == key and link(app) == {"mistake": key}
     go(app, {})
     assert not app.error and cosine not in said(app)
+
+
+@pytest.mark.parametrize("mistake", ["wrong_axis", "late_scale"])
+def test_the_spread_of_a_row_is_that_of_its_shares(mistake):
+    call, _ = run(settle({"mistake": mistake}).view)
+    detail = row_detail(call, 1, 5)
+    assert abs(detail.total - 1) > 0.01
+    shares = detail.weights.numpy() / detail.weights.numpy().sum()
+    seen = shares[shares > 0]
+    assert detail.entropy == pytest.approx(-(seen * np.log(seen)).sum(), abs=1e-12)
+    if mistake == "late_scale":
+        right, _ = run(settle({"mistake": "no_scale"}).view)
+        assert detail.effective_keys == pytest.approx(row_detail(right, 1, 5).effective_keys, rel=1e-5)

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from attnviz import pictures
+from attnviz.comparison import Side, difference
 from attnviz.knobs import Choice, Words
 from attnviz.pictures import Picture
 from attnviz.pins import DRAWING
@@ -57,17 +58,14 @@ def large(view: View, rows: Span | None = None, cols: Span | None = None, key: s
     """
     views, wanted = _views(view), keys(view) if key is None else (key,)
     spans = tuple(span or (0, length) for span, length in zip((rows, cols), extent(view), strict=True))
-    drawn = []
-    for each in views:
-        whole = requests(each)[0]
-        heads = each.drawn_heads if each.head == "mean" else tuple(int(one) for one in wanted)
-        side = min(requests(one)[0].max_side for one in views)  # else two pictures would be pooled differently
-        asked = pictures.Request(whole.stage, heads, side, whole.reduce, whole.average, *spans)
-        call, ran = run(each)
-        drawn.append(pictures.draw(call, [asked], ran).pictures[0])
-    if len(drawn) == 1:
-        return Large(views[0], wanted, drawn[0], STAGES[view.stage].signed)
-    return Large(view, wanted, pictures.difference(*drawn), True)
+    whole = requests(views[0])[0]
+    heads = tuple(each.drawn_heads if each.head == "mean" else tuple(map(int, wanted)) for each in views)
+    asked = pictures.Request(whole.stage, heads[0], whole.max_side, whole.reduce, whole.average, *spans)
+    sides = [Side(*run(each), its) for each, its in zip(views, heads, strict=True)]
+    if len(sides) > 1:
+        return Large(view, wanted, difference(sides, asked), True)
+    drawn = pictures.draw(sides[0].call, [asked], sides[0].ran).pictures[0]
+    return Large(views[0], wanted, drawn, STAGES[view.stage].signed)
 
 
 def changed(view: View, language: str) -> list[str]:

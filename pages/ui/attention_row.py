@@ -31,6 +31,8 @@ def row(panel: Panel, group: Group) -> None:
         "**" + layout.escape(panel.title("row.title", query=query, head=head)) + "**",
         help=panel.title("row.effective_help"),
     )
+    if view.compare != "now":
+        st.caption(panel.title("row.of_now"))
     figure, alt, caption = _figure(view, panel.language)
     plot(
         figure,
