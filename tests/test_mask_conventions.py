@@ -134,6 +134,12 @@ VIEWS = [{"mask": key} for key in MASKS] + [
     {"mask": "document", "join": "or", "other": "tree", "invert": "1"},
     {"mask": "random_block", "join": "and_not", "other": "random_block", "other_seed": "5", "head": "3"},
     {"mask": "own", "rule": "kv_idx % 4 == batch and q_idx >= head", "sequence": "3", "head": "2"},
+    {"mask": "own", "rule": "kv_idx % batch == 0"},
+    {"mask": "own", "rule": "kv_idx <= q_idx / (batch) or kv_idx // batch < 3", "sequence": "2"},
+    {"mask": "own", "rule": "kv_idx % (batch-1) == 0 and batch / 3 == 1 / 3", "sequence": "1"},
+    {"mask": "own", "rule": "kv_idx / batch < 3", "join": "or", "other": "own", "other_rule": "q_idx % batch == 1"},
+    {"mask": "own", "rule": "ｂatch == 2", "sequence": "2"},
+    {"mask": "own", "rule": "-batch ** 2 == -4 or kv_idx < 3", "sequence": "2"},
     {"mask": "causal", "length": "6", "key_length": "10", "align": "bottom_right"},
     {"mask": "sliding_window", "length": "10", "key_length": "6", "align": "bottom_right", "window": "2"},
 ]

@@ -1,7 +1,6 @@
 """Why a pair may attend or not: the comparisons of the rule with the pair's own numbers."""
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -82,7 +81,7 @@ def why(view: View, query: int, key: int) -> Why:
 def code_of(view: View, name: str, settings: dict) -> str:
     """Give a mask's rule in PyTorch for the sequence that is drawn."""
     if name == "own":
-        settings = {"rule": re.sub(r"\bbatch\b", str(view.sequence), str(settings["rule"]))}
+        settings = settings | {"batch": view.sequence}
     if name == "padding":
         settings = settings | {"lengths": (settings["lengths"][view.sequence],)}
     return MASKS[name].code(**settings)

@@ -16,7 +16,6 @@ DEFAULT_RULE = "kv_idx <= q_idx and (q_idx - kv_idx < 4 or kv_idx % 4 == 0)"
 PARTS_OF_WORK = 4
 _CODE_NAMES = {"batch": "b_at", "head": "h_at", "q_idx": "q_at", "kv_idx": "k_at"}
 _CODE_VALUES = {
-    "batch": "torch.tensor(0.0)  # the first sequence",
     "head": "head.double()",
     "q_idx": "q_idx.double()",
     "kv_idx": "kv_idx.double()",
@@ -49,9 +48,11 @@ def own(rule: str) -> Mask:
     return Mask(allows, per_batch="batch" in used, per_head="head" in used, work=1 + tree.size() // PARTS_OF_WORK)
 
 
-def _code(rule: str) -> str:
+def _code(rule: str, batch: int = 0) -> str:
+    """Write a rule for one sequence of the batch; a name for it, not its number, so that it may divide as any does."""
     tree = read(rule)
-    lines = [f"{_CODE_NAMES[name]} = {made}" for name, made in _CODE_VALUES.items() if name in tree.names()]
+    values = _CODE_VALUES | {"batch": f"torch.tensor({batch}, dtype=torch.float64)  # the sequence"}
+    lines = [f"{_CODE_NAMES[name]} = {made}" for name, made in values.items() if name in tree.names()]
     return "\n".join([*lines, torch_code(tree, _CODE_NAMES)])
 
 
