@@ -1,7 +1,7 @@
 """Settings as text, read one by one into a checked view: what every page and its live route share."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from attnviz.knobs import Knob, Value
@@ -16,7 +16,8 @@ _UNKNOWN = Text("{name} is not a setting of this page.", "本页没有 {name} �
 class Settled(Generic[V]):
     """Give the view, the sentences about what could not be read, and the notes about what followed.
 
-    ``values`` are the settings as they now stand, by parameter name; ``knobs`` the knobs that apply.
+    ``values`` are the settings as they now stand, by parameter name; ``knobs`` the knobs that apply. ``refused`` is
+    what of ``problems`` belongs to one setting, by its name.
     """
 
     view: V
@@ -25,6 +26,7 @@ class Settled(Generic[V]):
     values: Mapping[str, Value]
     knobs: Mapping[str, Knob]
     defaults: Mapping[str, Value]
+    refused: Mapping[str, Text] = field(default_factory=dict)
 
     def link(self) -> dict[str, str]:
         """Give the settings that differ from their defaults, as a link carries them."""
@@ -50,6 +52,7 @@ class Reader:
         self.values: dict[str, Value] = {}
         self.defaults: dict[str, Value] = {}
         self.knobs: dict[str, Knob] = {}
+        self.refused: dict[str, Text] = {}
 
     def read(self, name: str, knob: Knob, default: Value | None = None) -> Value:
         """Read one setting; missing or unreadable it takes its default, ``default`` where that is not the knob's."""
@@ -59,9 +62,20 @@ class Reader:
             try:
                 value = knob.parse(self.given[name])
             except Refusal as refusal:
-                self.problems.append(refusal.text)
+                self.refuse(refusal.text, name)
         self.values[name], self.defaults[name], self.knobs[name] = value, default, knob
         return value
+
+    def refuse(self, problem: Text, *names: str) -> None:
+        """Say what is wrong with the settings of these names."""
+        self.problems.append(problem)
+        self.refused |= dict.fromkeys(names, problem)
+
+    def refuse_together(self, problem: Text, names: Iterable[str]) -> None:
+        """Take settings back to their defaults that are fine one by one and not together, and say why."""
+        asked = [name for name in names if name in self.given]
+        self.refuse(problem, *asked)
+        self.values |= {name: self.defaults[name] for name in names}
 
     def follow(self, name: str, used: Value, note: Text, **fields: object) -> None:
         """Replace a value that another setting no longer allows, and say so."""
@@ -71,4 +85,5 @@ class Reader:
 
     def settled(self, view: V) -> "Settled[V]":
         """Give everything that was read, with the view made of it."""
-        return Settled(view, tuple(self.problems), tuple(self.notes), self.values, self.knobs, self.defaults)
+        said = tuple(self.problems), tuple(self.notes)
+        return Settled(view, *said, self.values, self.knobs, self.defaults, self.refused)

@@ -258,9 +258,8 @@ def _read_own(reader: Reader, choice: str) -> dict[str, Value]:
         entry.build(**settings)
     except Refusal as refusal:
         # Settings that are fine one by one and make no mask together, such as a tree in which a child comes first.
-        reader.problems.append(refusal.text)
-        for name, own in zip(names, entry.knobs, strict=True):
-            settings[own.name] = reader.values[name] = reader.defaults[name]
+        reader.refuse_together(refusal.text, tuple(names))
+        return {own.name: reader.values[name] for name, own in zip(names, entry.knobs, strict=True)}
     return settings
 
 

@@ -12,6 +12,7 @@ from attnviz.mask_view.export import export
 from attnviz.mask_view.settings import CONVENTIONS, FORMS, KNOBS, SECTIONS, mask_knobs, mod_knobs, other_knobs
 from attnviz.mask_view.view import settle
 from attnviz.masks import MASKS, dense
+from attnviz.masks.own import DEFAULT_RULE
 from attnviz.score_mods import SCORE_MODS
 from attnviz.text import LANGUAGES, Refusal
 from pages.ui import masks_picture
@@ -149,6 +150,36 @@ def test_a_bad_value_is_named_once_and_literally(name, app):
     assert words in plain(warning.value) and len(warning.value) < 1500
     assert not re.search(r"(?<!\\)[<$\[*]", warning.value)
     assert MAIN in keys(app)
+
+
+TYPOS = {"kv_idx <= q_idx and foo(3) < 2": "'foo(3)' is not allowed", "q" * 5000: "text of at most 240 characters"}
+
+
+@pytest.mark.parametrize("page", ["masks", "attention"])
+@pytest.mark.parametrize("typo", TYPOS, ids=lambda typo: typo[:9])
+def test_a_rule_with_a_typo_stays_to_be_mended_and_the_last_good_one_is_drawn(page, typo):
+    good, key = "kv_idx < 3", f"{page}.rule"
+    fresh = visit(page=page, mask="own", rule=good)
+    check(fresh.text_area(key=key).set_value(typo).run())
+    assert fresh.text_area(key=key).value == typo and link(fresh) == {"mask": "own", "rule": good}
+    assert plain(said(fresh)).count(TYPOS[typo]) == 1 and not fresh.warning
+    name = "align" if page == "masks" else "seed"
+    fresh.session_state[f"settings.{page}"] |= {name: "bottom_right" if page == "masks" else "3"}
+    check(fresh.run())  # another setting changes: the text and its sentence stay
+    assert fresh.text_area(key=key).value == typo and TYPOS[typo] in plain(said(fresh))
+    check(fresh.text_area(key=key).set_value("kv_idx < 4").run())
+    assert link(fresh)["rule"] == "kv_idx < 4" and TYPOS[typo] not in plain(said(fresh))
+
+
+def test_a_linked_rule_with_a_typo_stays_in_its_box_until_another_link_comes(app):
+    typo = "kv_idx <= foo"
+    go(app, {"mask": "own", "rule": typo})
+    assert app.text_area(key="masks.rule").value == typo and link(app) == {"mask": "own"}
+    check(app.text_area(key="masks.rule").set_value(DEFAULT_RULE).run())
+    assert not app.warning and "is not a known name" not in plain(said(app))
+    go(app, {"mask": "own", "rule": typo})
+    go(app, {"mask": "own", "rule": "kv_idx < 5"})
+    assert app.text_area(key="masks.rule").value == "kv_idx < 5" and not app.warning
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -154,9 +154,8 @@ def _read_mask(reader: Reader, mask: str, names: Callable[[str], dict[str, Knob]
         MASKS[mask].build(**settings)
     except Refusal as refusal:
         # Settings that are fine one by one and make no mask together, and a rule that is none.
-        reader.problems.append(refusal.text)
-        for name, own in zip(knobs, MASKS[mask].knobs, strict=True):
-            settings[own.name] = reader.values[name] = reader.defaults[name]
+        reader.refuse_together(refusal.text, tuple(knobs))
+        return {own.name: reader.values[name] for name, own in zip(knobs, MASKS[mask].knobs, strict=True)}
     return settings
 
 

@@ -8,7 +8,7 @@ import streamlit as st
 from attnviz.knobs import Choice, Flag, Integer, Lengths, Number, Value, Words
 from attnviz.reading import Settled
 from attnviz.text import Refusal, Text
-from pages.ui import link
+from pages.ui import layout, link
 from pages.ui.bus import Group
 from pages.ui.live_slider import live_slider
 from pages.ui.translate import say, table
@@ -31,15 +31,33 @@ class Panel:
         arrived = link.incoming(page)
         if arrived is not None:
             st.session_state[self._store] = dict(arrived)
+            st.session_state[self._refused] = {}
+        st.session_state.setdefault(self._refused, {})
         held = st.session_state.setdefault(self._store, {})
+        self._settle = settle
         self.settled = settle(held)
         self.remarks = self._remember_remarks(arrived is not None)
+        for name in self.settled.refused:
+            self._keep(name, held[name], self.settled)
         # What could not be read is dropped, what had to follow is kept as it now is.
         st.session_state[self._store] = self.settled.link()
 
     @property
     def _store(self) -> str:
         return f"settings.{self.page}"
+
+    @property
+    def _refused(self) -> str:
+        """Where text is kept that could not be read, with the sentence why: it stays for the person to mend."""
+        return f"{self._store}.refused"
+
+    def _keep(self, name: str, raw: object, settled: Settled[Any]) -> bool:
+        """Keep a setting's text if it was refused and is words; the picture stays with the last that could be read."""
+        kept = st.session_state[self._refused]
+        kept.pop(name, None)
+        if name in settled.refused and isinstance(settled.knobs[name], Words):
+            kept[name] = (str(raw), settled.refused[name])
+        return name in kept
 
     def _remember_remarks(self, is_new: bool) -> list[str]:
         """Keep a run's remarks on the page until the settings change: the next run no longer meets their cause.
@@ -67,6 +85,7 @@ class Panel:
     def set(self, name: str, value: Value | None) -> None:
         """Put one setting into the session; None takes it back to its default."""
         link.from_control()
+        st.session_state[self._refused].pop(name, None)
         held = st.session_state[self._store]
         if value is None:
             held.pop(name, None)
@@ -77,6 +96,7 @@ class Panel:
         """Take every setting back to its default."""
         link.from_control()
         st.session_state[self._store] = {}
+        st.session_state[self._refused] = {}
 
     def _take(self, name: str) -> None:
         """Read a widget after its change; what cannot be read is named and changes nothing."""
@@ -85,6 +105,12 @@ class Panel:
         if raw is None:
             return
         held = st.session_state[self._store]
+        if isinstance(self.settled.knobs[name], Words):
+            if not self._keep(name, raw, self._settle(held | {name: raw})):
+                held[name] = raw
+            # Whatever was said of the text before it was mended.
+            st.session_state.pop(f"{self._store}.remarks", None)
+            return
         try:
             held[name] = self.settled.knobs[name].write(self.settled.knobs[name].parse(raw))
         except Refusal:
@@ -122,8 +148,12 @@ class Panel:
             st.session_state[key] = value
             st.toggle(**common)
         elif isinstance(knob, Words):
-            st.session_state[key] = value
-            st.text_area(max_chars=knob.most, height=96, **common)
+            text, problem = st.session_state[self._refused].get(name, (value, None))
+            st.session_state[key] = text
+            # No limit of its own: the browser would drop a text that is too long without a word.
+            st.text_area(height=96, **common)
+            if problem is not None:
+                st.caption(f":red[{layout.escape(problem.say(self.language))}]")
         elif isinstance(knob, Lengths):
             st.session_state[key] = knob.write(value)
             st.text_input(**common)
