@@ -5,9 +5,10 @@ import torch
 
 from attnviz.maps.draw import stage_map
 from attnviz.mask_view import guard, timing
+from attnviz.mask_view import survey as surveys
 from attnviz.mask_view.scores import change, drawn_mask, query_and_key
 from attnviz.mask_view.settings import HEADS, KNOBS, every_name, mask_knobs, other_knobs
-from attnviz.mask_view.survey import survey
+from attnviz.mask_view.survey import region, survey
 from attnviz.mask_view.view import SEQUENCES, settle
 from attnviz.masks import MASKS, dense
 from attnviz.score_mods import SCORE_MODS
@@ -110,6 +111,33 @@ def test_memory_counts_too_and_a_long_band_is_no_work():
     with pytest.raises(Refusal, match="free memory"):
         guard.check(view(), free_bytes=1000)
     guard.check(view(mask="sliding_window", length="131072"))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"length": "131072", "mask": "sliding_window", "window": "4"},
+        {"length": "131072", "mask": "sliding_window", "window": "1500"},
+        {"length": "65536", "key_length": "131072", "mask": "local_window", "align": "bottom_right"},
+        {"length": "2048", "key_length": "131072", "mask": "causal"},
+        {"length": "131072", "key_length": "100", "mask": "sliding_window", "window": "4"},
+        {"length": "4096", "mask": "causal", "invert": "1"},
+    ],
+    ids=str,
+)
+def test_the_work_that_is_predicted_is_the_work_that_is_done(given, monkeypatch):
+    made = view(**given)
+    done = []
+
+    def counted(mask, look, rows, cols):
+        done.append((rows[1] - rows[0]) * (cols[1] - cols[0]))
+        return region(mask, look, rows, cols)
+
+    monkeypatch.setattr(surveys, "region", counted)
+    survey(made.build_mask(), made.look)
+    assert len(done) <= 1024 and max(done) <= surveys.PIECE  # blocks have a cost of their own
+    predicted = guard.predict(made).cells
+    assert sum(done) <= 1.05 * predicted and predicted <= max(1.3 * sum(done), guard.BLOCK_WORK * 100)
 
 
 @pytest.mark.parametrize("given", [{"length": "513"}, {"length": "8", "key_length": "9"}])

@@ -14,6 +14,8 @@ from attnviz.text import Refusal, Text
 
 # Cells of a simple rule that one CPU core goes through in about half a second.
 MOST_CELLS = 2**28
+# What one block of rows takes whatever its size, in such cells.
+BLOCK_WORK = 2**16
 # Bytes of a rule's temporaries.
 PIECE_BYTES = 48
 # The same for scores before and after their modification: bytes of each in a block, and times a simple rule's time.
@@ -63,12 +65,12 @@ def _cells(view: View) -> int:
     mask, look = view.build_mask(), view.look
     if mask.band == (None, None):
         return view.length * view.key_length
-    step = steps(look)
+    step = steps(mask, look)
     # A band widens and narrows at the ends alone: a few blocks stand for all of them.
     starts = range(0, view.length, step)
     sample = starts[:: max(1, len(starts) // 256)]
     widths = [stop - first for first, stop in (visible(mask, look, (at, min(at + step, view.length))) for at in sample)]
-    return round(sum(widths) / len(widths) * view.length)
+    return max(round(sum(widths) / len(widths) * view.length), BLOCK_WORK * len(starts))
 
 
 def check(view: View, free_bytes: int | None = None) -> Prediction:

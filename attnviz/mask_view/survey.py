@@ -97,9 +97,15 @@ def visible(mask: Mask, look: Look, rows: Span) -> Span:
     return first, max(stop, first)
 
 
-def steps(look: Look) -> int:
-    """Give how many rows are gone through at once."""
-    return max(1, PIECE // look.kv_len)
+def steps(mask: Mask, look: Look) -> int:
+    """Give how many rows are gone through at once: so many that what they can see is about one piece."""
+    first, stop = visible(mask, look, (0, look.q_len))
+    tall = PIECE // max(1, stop - first)
+    if None not in mask.band:
+        # A block of a band is as much wider than the band as it is tall.
+        width = sum(side or 0 for side in mask.band)
+        tall = max(tall, (math.isqrt(width**2 + 4 * PIECE) - width) // 2)
+    return min(max(1, tall), look.q_len)
 
 
 def survey(
@@ -129,7 +135,7 @@ def survey(
     factor = factors(height, width, max_side) if tile is None else (tile, tile)
     counts = torch.zeros(math.ceil(height / factor[0]), math.ceil(width / factor[1]), dtype=torch.int32)
     keys = torch.zeros(height, dtype=torch.int32)
-    step = steps(look)
+    mask, step = mask.at(look.batch, look.kv_len), steps(mask, look)
     for start in range(*rows, step):
         part = (start, min(start + step, rows[1]))
         seen = visible(mask, look, part)
