@@ -143,6 +143,8 @@ def test_misuse_is_named():
         attention_snippet(sizes, tokens=("a",), **shape)
     with pytest.raises(ValueError, match="v_head_dim must equal head_dim"):
         attention_snippet(VARIANTS["mha"].config(v_head_dim=3), **shape)
+    with pytest.raises(ValueError, match="sink must be off"):
+        attention_snippet(VARIANTS["mha"].config(sink=True), **shape)
     with pytest.raises(ValueError, match="window"):
         attention_snippet(sizes, mask="sliding_window", mask_settings={"window": 0}, **shape)
     with pytest.raises(KeyError, match="unknown mask"):

@@ -122,6 +122,8 @@ def _check_lengths(config: GroupedConfig, sides: Sequence[tuple[str, Sequence[st
             raise ValueError(f"{name} must be {length} tokens, got {len(given)}")
     if config.v_head_dim != config.head_dim:
         raise ValueError(f"v_head_dim must equal head_dim in a snippet, got {config.v_head_dim} and {config.head_dim}")
+    if config.sink:
+        raise ValueError("sink must be off in a snippet, got True")
 
 
 def _core(backend: str, by_hand: bool) -> Callable[[cores.Lines], str]:

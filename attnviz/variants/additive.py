@@ -14,8 +14,7 @@ from attnviz.score_mods import LateBias, ScoreMod
 from attnviz.text import Text
 from attnviz.variants.base import Tensors
 from attnviz.variants.drawing import projection
-from attnviz.variants.grouped import Grouped, GroupedConfig
-from attnviz.variants.sizes import BIASES, HEAD_DIM, HEADS, HIDDEN_SIZE, V_HEAD_DIM
+from attnviz.variants.grouped import SIZES, Grouped, GroupedConfig
 
 Span = tuple[int, int]
 
@@ -140,7 +139,7 @@ ENTRIES = (
             "用 v · tanh(q + k) 给每一对打分：每一对的每一维都要算一次 tanh，而点积只做乘法。",
         ),
         "https://arxiv.org/abs/1409.0473",
-        (HIDDEN_SIZE, HEADS, HEAD_DIM, V_HEAD_DIM, BIASES),
+        SIZES,
         tuple(BACKENDS),
         "all",
     ),

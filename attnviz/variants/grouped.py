@@ -18,9 +18,10 @@ from attnviz.text import Text
 from attnviz.variants.arguments import behind, changes, check_tokens, past_tokens, query_start
 from attnviz.variants.base import AttentionOutput, HeadShape, Shapes, Tensors, Variant, refuse
 from attnviz.variants.drawing import projection
-from attnviz.variants.sizes import BIASES, HEAD_DIM, HEADS, HIDDEN_SIZE, KV_HEADS, V_HEAD_DIM, read_sizes
+from attnviz.variants.sink import with_sink
+from attnviz.variants.sizes import BIASES, HEAD_DIM, HEADS, HIDDEN_SIZE, KV_HEADS, SINK, V_HEAD_DIM, read_sizes
 
-_SIZES = (HIDDEN_SIZE, HEADS, HEAD_DIM, V_HEAD_DIM, BIASES)
+SIZES = (HIDDEN_SIZE, HEADS, HEAD_DIM, V_HEAD_DIM, BIASES, SINK)
 # Their numbers seed the draws: a new one goes to the end.
 _STREAMS = ("query", "key", "value", "output")
 
@@ -38,6 +39,7 @@ class GroupedConfig:
         head_dim: Width of a query and a key, d_k.
         v_head_dim: Width of a value.
         biases: Whether every projection adds a vector.
+        sink: Whether each head has a logit that takes part in its softmax and brings no value.
     """
 
     hidden_size: int
@@ -46,6 +48,7 @@ class GroupedConfig:
     head_dim: int
     v_head_dim: int
     biases: bool = True
+    sink: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,12 +68,13 @@ class Grouped(Variant):
 
         Args:
             sizes: ``hidden_size`` (512), ``num_attention_heads`` (8), ``num_key_value_heads`` (for GQA the largest
-                divisor up to a quarter of the heads), ``head_dim`` (hidden_size / heads), ``v_head_dim``, ``biases``.
+                divisor up to a quarter of the heads), ``head_dim`` (hidden_size / heads), ``v_head_dim``, ``biases``,
+                ``sink`` (none).
 
         Raises:
             Refusal: If a size breaks a rule; names the size, the rule and the value received.
         """
-        given = read_sizes((*_SIZES, KV_HEADS), sizes)
+        given = read_sizes((*SIZES, KV_HEADS), sizes)
         heads = given.get("num_attention_heads", 8)
         width = given.get("hidden_size", 512)
         head_dim = given.get("head_dim", max(1, width // heads))
@@ -81,6 +85,7 @@ class Grouped(Variant):
             head_dim=head_dim,
             v_head_dim=given.get("v_head_dim", head_dim),
             biases=given.get("biases", True),
+            sink=given.get("sink", False),
         )
 
     def _kv_heads(self, heads: int, given: int | None) -> int:
@@ -102,9 +107,8 @@ class Grouped(Variant):
         }
 
     def vectors(self, config: GroupedConfig) -> Mapping[str, int]:
-        if not config.biases:
-            return {}
-        return {f"{name}_bias": cols for name, (_, cols) in self.matrices(config).items()}
+        biases = {f"{name}_bias": cols for name, (_, cols) in self.matrices(config).items()} if config.biases else {}
+        return biases | ({"sink": config.num_attention_heads} if config.sink else {})
 
     def context_matrices(self, config: GroupedConfig) -> frozenset[str]:
         return frozenset(("key", "value"))
@@ -120,7 +124,7 @@ class Grouped(Variant):
         """Draw the weights head by head, so that more or wider heads leave the numbers drawn before as they were.
 
         Returns:
-            Matrices ``[in, out]`` and, with biases, ``query_bias`` and so on, zero.
+            Matrices ``[in, out]`` and, with biases, ``query_bias`` and so on, zero, as are the logits ``sink``.
         """
         heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
         rows = {
@@ -223,6 +227,7 @@ class Grouped(Variant):
             scale=scale,
             backend=self.pick(backend),
         )
+        core = with_sink(core, weights["sink"]) if config.sink else core
         output = _apply(weights, "output", core.output.transpose(1, 2).flatten(2))
         return AttentionOutput(output, core, {"key": key, "value": value})
 
@@ -267,7 +272,7 @@ ENTRIES = (
         Text("MHA (multi-head)", "MHA（多头注意力）"),
         Text("Every query head has its own keys and values.", "每个查询头都有自己的键和值。"),
         "https://arxiv.org/abs/1706.03762",
-        _SIZES,
+        SIZES,
         _BACKENDS,
         "all",
     ),
@@ -279,7 +284,7 @@ ENTRIES = (
             "若干查询头共用一组键和值：缓存更小，运算量不变。",
         ),
         "https://arxiv.org/abs/2305.13245",
-        (*_SIZES, KV_HEADS),
+        (*SIZES, KV_HEADS),
         _BACKENDS,
     ),
     Grouped(
@@ -287,7 +292,7 @@ ENTRIES = (
         Text("MQA (multi-query)", "MQA（多查询注意力）"),
         Text("All query heads share one head of keys and values.", "所有查询头共用一组键和值。"),
         "https://arxiv.org/abs/1911.02150",
-        _SIZES,
+        SIZES,
         _BACKENDS,
         "one",
     ),

@@ -46,6 +46,16 @@ V_HEAD_DIM = Integer(
 )
 BIASES = Flag("biases", Text("Biases", "偏置"), True, Text("Each projection adds a vector.", "每个投影加上一个向量。"))
 
+SINK = Flag(
+    "sink",
+    Text("Sink logit", "汇聚 logit"),
+    False,
+    Text(
+        "Each head has a learned logit in its softmax that brings no value, so that a head may attend to nothing.",
+        "每个头的 softmax 里多一个可学习、不带值的 logit，使该头可以什么都不关注。",
+    ),
+)
+
 
 def read_sizes(knobs: Sequence[Knob], given: Mapping[str, object]) -> dict[str, Any]:
     """Check sizes against their knobs and leave out those that are None.
