@@ -13,13 +13,14 @@ makes the keys and values of past tokens.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from attnviz.backends import BACKENDS
+from attnviz.backends import BACKENDS, CoreOutput
+from attnviz.backends.base import LateCoreOutput
 from attnviz.config import Shape
 from attnviz.masks import Mask
 from attnviz.positions import Position
@@ -215,8 +216,9 @@ class Latent(Variant):
         """Compute the layer, see ``Variant.attend``; only the rotary part of queries and keys is rotated.
 
         Returns:
-            Output ``[batch, q_len, hidden_size]``, the backend's answer, and the longer cache. In the absorbed form the
-            core's output is the weighted sum of what is kept, ``[batch, heads, q_len, kept]``.
+            Output ``[batch, q_len, hidden_size]``, the backend's answer, and the longer cache. In either form the
+            core's output holds each head's values, ``[batch, heads, q_len, v_head_dim]``; its kernel says when it was
+            absorbed.
         """
         check_tokens("x", x, config.hidden_size)
         past = past_tokens(self, config, cache, x.shape[0])
@@ -235,8 +237,19 @@ class Latent(Variant):
         core = BACKENDS[self.pick(backend)].attend(
             query, key, value, allowed=allowed, align=align, bias=bias, scale=scale, softcap=softcap
         )
-        mixed = release(config, weights, core.output) if absorbed else core.output
-        return AttentionOutput(mixed.transpose(1, 2).flatten(2) @ weights["output"], core, {"latent": kept})
+        if absorbed:
+            core = _released(core, release(config, weights, core.output))
+        output = core.output.transpose(1, 2).flatten(2) @ weights["output"]
+        return AttentionOutput(output, core, {"latent": kept})
+
+
+def _released(core: CoreOutput, output: Tensor) -> CoreOutput:
+    """Give a core's answer with each head's values in place of its weighted sum of latents."""
+    kernel = f"absorbed · {core.kernel}"
+    if isinstance(core, LateCoreOutput):
+        # Its row statistics are worked out when they are first asked for; asking here would cost a pass over the cache.
+        return LateCoreOutput(output, kernel, lambda: cast(Tensor, core.logsumexp))
+    return replace(core, output=output, kernel=kernel)
 
 
 ENTRIES = (
