@@ -38,7 +38,7 @@ _TOO_MUCH = Text(
     "Refused before allocating anything: {length} × {key_length} tokens with {heads} heads and d_k {d_k} would take "
     "{need} and the time of {flops}; the limits are {most} ({share} % of the free memory of {device}) and "
     "{most_flops}. {hint}",
-    "未分配任何内存即拒绝：{length} × {key_length} 个 token、{heads} 个头、d_k = {d_k} 约需 {need}，"
+    "在分配内存之前已拒绝：{length} × {key_length} 个 token、{heads} 个头、d_k = {d_k} 约需 {need}，"
     "耗时相当于 {flops}；此处上限为 {most}（{device} 空闲内存的 {share} %）和 {most_flops}。{hint}",
 )
 _NEAREST = Text("The nearest length that fits is {size}.", "能放下的最接近长度是 {size}。")

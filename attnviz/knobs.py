@@ -10,7 +10,7 @@ from attnviz.text import Refusal, Text
 
 Value = int | float | str | bool | tuple[int, ...]
 
-_BAD = Text("{name} must be {rule}, got {value}.", "{name} 应为{rule}，收到的是 {value}。")
+_BAD = Text("{name} must be {rule}, got {value}.", "{name}应为{rule}，收到的是 {value}。")
 _INTEGER = Text("a whole number from {low} to {high}", " {low} 到 {high} 之间的整数")
 _NUMBER = Text("a number from {low} to {high}", " {low} 到 {high} 之间的数")
 _CHOICE = Text("one of {options}", "以下之一：{options}")
@@ -62,8 +62,17 @@ class Knob:
         """Give the value as it stands in a link."""
         return str(value)
 
+    @property
+    def named(self) -> Text:
+        """Give the name as a sentence begins with it: in Chinese the label first, for the name alone is English."""
+        return Text(self.name, f"{self.name} " if self.label.zh == self.name else f"{self.label.zh}（{self.name}）")
+
+    def shown(self, value: Value) -> str | Text:
+        """Give the value for a sentence: as a link carries it."""
+        return self.write(value)
+
     def _refuse(self, rule: Text, raw: object) -> Refusal:
-        return Refusal(_BAD.fill(name=self.name, rule=rule, value=_short(raw)))
+        return Refusal(_BAD.fill(name=self.named, rule=rule, value=_short(raw)))
 
 
 @dataclass(frozen=True)
@@ -138,6 +147,10 @@ class Choice(Knob):
         if not isinstance(raw, str) or raw not in self.options:
             raise self._refuse(_CHOICE.fill(options=", ".join(self.options)), raw)
         return raw
+
+    def shown(self, value: Value) -> str | Text:
+        """Give the value for a sentence: its key, and in Chinese its label, for keys are English."""
+        return Text(self.write(value), self.options[str(value)].zh)
 
 
 @dataclass(frozen=True)

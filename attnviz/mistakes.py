@@ -72,7 +72,7 @@ MISTAKES: Registry[Mistake] = Registry(
             Text(
                 "Every row sums to the scale, 1/√d_k unless you set another, instead of to 1, and is as peaked as "
                 "without any scale.",
-                "每一行之和等于缩放系数（默认为 1/√d_k）而不是 1，并且像没有缩放一样尖锐。",
+                "每一行之和等于缩放系数（默认为 1/√d_k）而不是 1，并且分布像不缩放时一样尖锐。",
             ),
             "https://github.com/FrancescoSaverioZuppichini/ViT/issues/2",
             "mistake: the scale comes after the softmax",
@@ -87,7 +87,7 @@ MISTAKES: Registry[Mistake] = Registry(
             ),
             Text(
                 "Row sums are still 1: only the output gives it away, and the weights collapse onto few keys.",
-                "行和仍为 1：只有输出会露馅，而且权重会塌缩到少数键上。",
+                "行和仍为 1：只有输出会露馅，而且权重会坍缩到少数键上。",
             ),
             "https://github.com/mlc-ai/mlc-llm/pull/3426",
             "mistake: the scale is forgotten",

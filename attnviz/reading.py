@@ -79,8 +79,9 @@ class Reader:
 
     def follow(self, name: str, used: Value, note: Text, **fields: object) -> None:
         """Replace a value that another setting no longer allows, and say so."""
-        got = self.knobs[name].write(self.values[name])
-        self.notes.append(note.fill(name=name, got=got, used=used, **fields))
+        knob = self.knobs[name]
+        shown = {"got": knob.shown(self.values[name]), "used": knob.shown(used)}
+        self.notes.append(note.fill(name=knob.named, **shown, **fields))
         self.values[name] = used
 
     def settled(self, view: V) -> "Settled[V]":

@@ -25,7 +25,7 @@ SAMPLES = ("128", "512", "2048")
 MOST_PAIRS = 128 * 1024
 SHOWS: Mapping[str, Text] = MappingProxyType(
     {
-        "collapse": Text("Collapse", "塌缩"),
+        "collapse": Text("Collapse", "坍缩"),
         "learning": Text("Gradients", "梯度"),
         "scores": Text("Score distributions", "分数分布"),
         "limits": Text("Limits of the data type", "数据类型的极限"),
@@ -109,14 +109,14 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
                 "dtype",
                 Text("Data type", "数据类型"),
                 "float32",
-                Text("What scores and weights are computed in.", "分数与权重用它计算。"),
+                Text("What scores and weights are computed in.", "分数与权重以此类型计算。"),
                 options={name: same(name) for name in ("float32", "bfloat16", "float16")},
             ),
             Choice(
                 "samples",
                 Text("Queries measured", "测量的查询数"),
                 SAMPLES[0],
-                Text("More of them make the dots steadier and the slider slower.", "越多，点越稳定，滑块也越慢。"),
+                Text("More of them make the dots steadier and the slider slower.", "越多，点越稳定，滑块响应也越慢。"),
                 options={name: same(f"{int(name):,}") for name in SAMPLES},
             ),
             Integer("seed", Text("Seed", "随机种子"), TYPICAL_SEED, low=0, high=2**31 - 16),

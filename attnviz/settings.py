@@ -173,10 +173,10 @@ _PICTURE = (
         },
     ),
     Flag("log", Text("Logarithmic colours", "对数色标"), False),
-    Flag("own_range", Text("Colour range per head", "各头单独定色标范围"), False),
+    Flag("own_range", Text("Colour range per head", "每个头用各自的色标范围"), False),
     Choice(
         "reduce",
-        Text("Pooling of long maps", "长图的汇聚方式"),
+        Text("Pooling of long maps", "长图的池化方式"),
         "max",
         options={"max": Text("farthest from 0", "绝对值最大"), "mean": Text("mean", "平均值")},
     ),

@@ -32,27 +32,27 @@ WORKED_SIZES: Mapping[str, int] = MappingProxyType({"length": 4, "d_k": 4, "head
 
 _DIVIDE = Text(
     "kv_heads must divide heads: {heads} heads allow {options}, got {got}; using {used}.",
-    "kv_heads 必须整除 heads：{heads} 个头可用 {options}，收到的是 {got}，改用 {used}。",
+    "KV 头数（kv_heads）必须整除头数：{heads} 个头可用 {options}，收到的是 {got}，改用 {used}。",
 )
 _FOLLOWS = Text(
     "{name} was {got}, which is more than the {limit} keys there are; using {used}.",
-    "{name} 原为 {got}，超过了现有的 {limit} 个键，改用 {used}。",
+    "{name}原为 {got}，超过了现有的 {limit} 个键，改用 {used}。",
 )
 _HEAD = Text(
-    "head {got} does not exist among {heads} heads; showing all.", "共 {heads} 个头，没有第 {got} 个；改为显示全部。"
+    "head {got} does not exist among {heads} heads; showing all.", "共 {heads} 个头，没有“{got}”；改为显示全部。"
 )
 _PIN = Text("The pinned settings are dropped: {why}", "已取消固定：{why}")
 _CELL = Text("cell {got} lies outside the map; nothing is selected.", "选中的格 {got} 在图外，已取消选择。")
 _NO_VECTORS = Text(
     "position {got} is added to token vectors, and the worked example has none; using {used}.",
-    "位置编码 {got} 加在 token 向量上，而手算示例没有 token 向量；改用 {used}。",
+    "“{got}”要加在 token 向量上，而手算示例没有 token 向量；位置编码改为“{used}”。",
 )
 _STAGE = Text(
-    "stage {got} is not part of these settings; showing {used}.", "当前设置下没有 {got} 这个阶段，改为显示 {used}。"
+    "stage {got} is not part of these settings; showing {used}.", "当前设置下没有“{got}”这个阶段，改为显示“{used}”。"
 )
 _BY_HAND = Text(
     "backend {got} has no place for a mistake: it is computed step by step, by {used}.",
-    "{got} 后端无法插入错误，改用 {used} 逐步计算。",
+    "“{got}”无法演示错误，改用“{used}”。",
 )
 _DTYPE = Text("dtype {got} cannot be computed on {device}; using {used}.", "{device} 不能用 {got} 计算，改用 {used}。")
 

@@ -68,8 +68,20 @@ def test_a_bad_value_is_refused_by_name_in_both_languages(knob, raw):
         knob.parse(raw)
     text = caught.value.text
     assert text.en.startswith(f"{knob.name} must be ")
-    assert text.zh.startswith(f"{knob.name} 应为")
+    assert text.zh.startswith(f"{knob.named.zh}应为")
     assert repr(str(raw)[:5])[:-1] in text.en
+
+
+def test_a_chinese_sentence_begins_with_the_label():
+    knob = Integer("window", Text("Window", "窗口"), 4, low=1, high=9)
+    with pytest.raises(Refusal) as caught:
+        knob.parse("250")
+    assert caught.value.text.zh == "窗口（window）应为 1 到 9 之间的整数，收到的是 '250'。"
+    assert INTEGER.named.zh == "w（window）" and FLAG.named.zh == "log "
+
+
+def test_a_choice_is_shown_by_its_label_in_chinese():
+    assert CHOICE.shown("right") == Text("right", "右") and LENGTHS.shown((1, 2)) == "1,2"
 
 
 def test_the_rule_and_the_value_are_in_the_sentence():

@@ -122,7 +122,7 @@ def test_anything_else_is_one_sentence_that_names_the_place(rule):
     assert place is None or str(caught.value).startswith(f"rule: at character {place}, ")
     assert "A rule may use batch, head, q_idx, kv_idx" in str(caught.value)
     assert len(str(caught.value)) < 300
-    assert caught.value.text.zh.startswith("rule：第 ")
+    assert caught.value.text.zh.startswith("规则（rule）：第 ")
 
 
 def test_a_rule_that_is_too_long_is_refused_by_knob_and_reader():

@@ -334,3 +334,9 @@ def test_a_row_without_a_key_and_a_row_out_of_range():
     assert (empty.total, empty.entropy, empty.effective_keys) == (0.0, 0.0, 1.0)
     broken = row_detail(draw_call(3, 3, dtype=torch.float16, scale=1e6), 0, 1)
     assert np.isnan(broken.total) and np.isnan(broken.effective_keys)
+
+
+def test_a_chinese_note_names_settings_by_their_labels():
+    (note,) = settle({"input": "worked", "position": "sinusoidal"}).notes
+    assert note.zh == "“正弦位置编码”要加在 token 向量上，而手算示例没有 token 向量；位置编码改为“无”。"
+    assert "position sinusoidal" in note.en and "using none" in note.en

@@ -27,7 +27,7 @@ MOST_REACH = 512
 _TOO_MUCH = Text(
     "Refused before allocating anything: a grid of {length} × {key_length} would take {need} and going through {cells} "
     "cells; the limits are {most} ({share} % of the free memory) and {most_cells} cells. {hint}",
-    "未分配任何内存即拒绝：{length} × {key_length} 的网格约需 {need}，并要遍历 {cells} 个格；"
+    "在分配内存之前已拒绝：{length} × {key_length} 的网格约需 {need}，并要遍历 {cells} 个格；"
     "上限为 {most}（空闲内存的 {share} %）和 {most_cells} 个格。{hint}",
 )
 _NEAREST = Text("The nearest length that fits is {size}.", "能放下的最接近长度是 {size}。")

@@ -97,7 +97,7 @@ _SHAPE = (
         "none",
         Text(
             "Changes the scores before the mask takes pairs out: both can be seen apart and together.",
-            "在掩码去掉位置对之前修正分数：两者可分开看，也可一起看。",
+            "在掩码排除位置对之前修正分数：两者可分开看，也可一起看。",
         ),
         options=_labels(SCORE_MODS),
     ),

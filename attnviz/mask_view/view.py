@@ -20,17 +20,17 @@ SEQUENCES = 4
 
 _FOLLOWS = Text(
     "{name} was {got}, which is more than the {limit} keys there are; using {used}.",
-    "{name} 原为 {got}，超过了现有的 {limit} 个键，改用 {used}。",
+    "{name}原为 {got}，超过了现有的 {limit} 个键，改用 {used}。",
 )
 _PLACE = Text(
     "{name} was {got}, but this view has {limit}; using {used}.",
-    "{name} 原为 {got}，但此处只有 {limit} 个，改用 {used}。",
+    "{name}原为 {got}，但此处只有 {limit} 个，改用 {used}。",
 )
 _TILE = Text(
     "tile was {got}: more than {limit} tiles along a side cannot be told apart; using {used}.",
-    "tile 原为 {got}：一边超过 {limit} 个块时无法分辨，改用 {used}。",
+    "块的边长原为 {got}：一边超过 {limit} 个块时无法分辨，改用 {used}。",
 )
-_OUTSIDE = Text("{name} {got} lies outside the picture; nothing is selected.", "{name} {got} 在图外，已取消选择。")
+_OUTSIDE = Text("{name} {got} lies outside the picture; nothing is selected.", "{name}{got} 在图外，已取消选择。")
 
 Settings = tuple[tuple[str, Value], ...]
 

@@ -78,14 +78,14 @@ def _random_block_why(q: int, k: int, block: int, share: float, seed: int) -> Te
 BLOCKS = (
     MaskKind(
         "chunked",
-        Text("Chunked", "分块"),
+        Text("Chunked", "分段"),
         Text(
             "Causal inside chunks of equal size; nothing is seen across their borders.",
-            "序列等分成块，块内为因果，块之间互不可见。",
+            "序列等分成段，段内为因果，各段之间互不可见。",
         ),
         chunked,
         "https://huggingface.co/docs/transformers/model_doc/llama4",
-        (tokens_knob("chunk", Text("Chunk", "块大小"), 8),),
+        (tokens_knob("chunk", Text("Chunk", "段长"), 8),),
         code=lambda chunk: f"(kv_idx <= q_idx) & (kv_idx // {chunk} == q_idx // {chunk})",
     ),
     MaskKind(

@@ -74,7 +74,7 @@ OWN = (
                 Text(
                     "Numbers, + - * / // % **, comparisons, and, or, not, min, max, abs. A comparison that divides by "
                     "zero is false.",
-                    "可用数字、+ - * / // % **、比较、and、or、not、min、max、abs。除以零的比较算作假。",
+                    "可用数字、+ - * / // % **、比较、and、or、not、min、max、abs。比较中除以零时，结果视为假。",
                 ),
                 most=MOST_LETTERS,
             ),

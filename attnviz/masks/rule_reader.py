@@ -29,7 +29,7 @@ CALLS: Mapping[str, tuple[int, int]] = MappingProxyType({"min": (2, 8), "max": (
 _AT = Text(
     "rule: at character {place}, {fault}. A rule may use batch, head, q_idx, kv_idx, numbers, + - * / // % **, "
     "comparisons, and, or, not, min, max and abs.",
-    "rule：第 {place} 个字符处，{fault}。规则可用 batch、head、q_idx、kv_idx、数字、+ - * / // % **、"
+    "规则（rule）：第 {place} 个字符处，{fault}。规则可用 batch、head、q_idx、kv_idx、数字、+ - * / // % **、"
     "比较、and、or、not、min、max 和 abs。",
 )
 _EMPTY = Text("nothing is written", "什么也没写")

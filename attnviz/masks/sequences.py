@@ -86,7 +86,7 @@ def tree(prefix: int, parents: tuple[int, ...]) -> Mask:
         if not 0 <= parent < number:
             fault = Text(
                 "parents: the parent of draft token {number} must be from 0 to {most}, got {parent}.",
-                "parents：第 {number} 个草稿 token 的父节点应在 0 到 {most} 之间，收到的是 {parent}。",
+                "父节点（parents）：第 {number} 个草稿 token 的父节点应在 0 到 {most} 之间，收到的是 {parent}。",
             )
             raise Refusal(fault.fill(number=number, most=number - 1, parent=parent))
         lines.append((lines[parent - 1] if parent else frozenset()) | {number - 1})

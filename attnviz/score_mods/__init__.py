@@ -74,7 +74,7 @@ SCORE_MODS: Registry[ScoreModKind] = Registry(
                 ),
                 Flag(
                     "bidirectional",
-                    Text("Keys ahead have buckets of their own", "后方的键使用单独的桶"),
+                    Text("Keys ahead have buckets of their own", "之后的键使用单独的桶"),
                     True,
                     Text("On in T5's encoder, off in its decoder.", "T5 编码器中开启，解码器中关闭。"),
                 ),

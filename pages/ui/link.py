@@ -12,7 +12,9 @@ import streamlit as st
 from attnviz.text import LANGUAGES, Text
 
 LANGUAGE = "lang"
-_LANGUAGE = Text("lang must be one of {options}, got {value}.", "lang 应为以下之一：{options}，收到的是 {value}。")
+_LANGUAGE = Text(
+    "lang must be one of {options}, got {value}.", "语言（lang）应为以下之一：{options}，收到的是 {value}。"
+)
 _OWN = "link.own"
 _SHARED = (LANGUAGE, "embed", "embed_options")
 

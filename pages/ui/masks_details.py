@@ -161,5 +161,5 @@ def explanation(panel: Panel, group: Group) -> None:
     kind = MASKS[view.mask]
     st.markdown(f"**{layout.escape(kind.label.say(panel.language))}** – {layout.escape(kind.help.say(panel.language))}")
     st.markdown(panel.title(f"words.{view.section}"))
-    own = (kind.label.say("en"), kind.source)
+    own = (kind.label.say(panel.language), kind.source)
     layout.sources(panel.language, (own, *SOURCES))
