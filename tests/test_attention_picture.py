@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnviz import guard, pictures
+from attnviz import guard, pictures, units
 from attnviz.masks import MASKS
 from attnviz.stage_list import STAGES, present
 from attnviz.text import LANGUAGES, Refusal
@@ -99,7 +99,7 @@ def test_the_alternative_gives_the_size_of_what_is_drawn_and_where_the_largest_s
     names = {"query": "query", "key": "key", "feature": "dimension"}
     assert f"{rows} × {cols}" in alt
     assert f"{names[STAGES[stage].rows]} {row}, {names[STAGES[stage].cols]} {col} (map {head})" in alt
-    assert f"{shown.max():.4g}" in alt
+    assert units.number(float(shown.max()), 4) in alt
 
 
 @pytest.fixture

@@ -110,3 +110,7 @@ def test_texts_cannot_be_changed_by_who_reads_them():
 
 def test_no_text_begins_or_ends_with_a_line_break():
     assert [key for language in LANGUAGES for key, text in words(language).items() if text != text.strip("\n")] == []
+
+
+def test_no_english_sentence_leaves_the_plural_to_its_reader():
+    assert [key for key, text in words("en").items() if re.search(r"\w\(s\)", text)] == []

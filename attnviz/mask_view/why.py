@@ -108,7 +108,8 @@ def _clauses(node: Node, names: dict[str, torch.Tensor]) -> Iterator[Clause]:
 
 
 def _short(number: float) -> str:
-    return str(int(number)) if number.is_integer() else f"{number:.4g}"
+    text = str(int(number)) if number.is_integer() else f"{number:.4g}"
+    return text.replace("-", "−")
 
 
 class _CodeReader(Reader):

@@ -4,6 +4,7 @@ import math
 
 import streamlit as st
 
+from attnviz import units
 from attnviz.mistakes import MISTAKES
 from attnviz.view_run import comparison
 from pages.ui import layout
@@ -47,4 +48,4 @@ def _span(bounds: tuple[float, float] | None) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.3g}" if math.isfinite(value) else "NaN"
+    return units.number(value) if math.isfinite(value) else "NaN"

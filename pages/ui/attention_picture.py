@@ -127,7 +127,7 @@ def _compared(view: View, language: str) -> Grid:
         return _large(large, say(language, "attention.compare.pinned", changed=changed), language)
     values = large.picture.values
     finite = values[np.isfinite(values)]
-    most = f"{np.abs(finite).max():.4g}" if finite.size else "–"
+    most = units.number(float(np.abs(finite).max()), 4) if finite.size else "–"
     return _large(large, say(language, "attention.compare.difference", most=most, changed=changed), language)
 
 
@@ -180,8 +180,8 @@ def _alt(large: Large, language: str) -> str:
         **common,
         row_axis=say(language, f"attention.axis.{stage.rows}"),
         col_axis=say(language, f"attention.axis.{stage.cols}"),
-        high=f"{flat[index, row, col]:.4g}",
-        low=f"{np.where(counted, picture.values, np.inf).min():.4g}",
+        high=units.number(float(flat[index, row, col]), 4),
+        low=units.number(float(np.where(counted, picture.values, np.inf).min()), 4),
         row=request.rows[0] + row * picture.pool[0],
         col=request.cols[0] + col * picture.pool[1],
         head=large.keys[index],

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnviz import saturation_view as views
+from attnviz import units
 from attnviz.figures import saturation as figures
 from attnviz.saturation import SCALINGS, theory
 from attnviz.saturation_view import View, settle
@@ -144,7 +145,9 @@ def _alternative(view: View, title: str, dots: Mapping[str, np.ndarray], languag
     """Say a curve in numbers, at the swept d_k nearest to the one that is looked at."""
     swept = views.curves(view).d_k
     place = int(np.abs(np.log(swept) - np.log(view.d_k)).argmin())
-    numbers = ", ".join(f"{name} {dots[key][place]:.4g}" for key, name in names(view, language).items())
+    numbers = ", ".join(
+        f"{name} {units.number(float(dots[key][place]), 4)}" for key, name in names(view, language).items()
+    )
     return say(language, "saturation.curve.alt", title=title, d_k=int(swept[place]), numbers=numbers)
 
 
@@ -167,7 +170,7 @@ def _scores(view: View, language: str) -> dict[str, Drawn]:
             colours=colours,
             reach=4.2 * widest or 1.0,
         )
-        numbers = ", ".join(f"{called[key]} {spread:.4g}" for key, spread in spreads.items())
+        numbers = ", ".join(f"{called[key]} {units.number(spread, 4)}" for key, spread in spreads.items())
         caption = words[part].format(d_k=view.d_k)
         drawn[part] = Drawn(figure, caption, say(language, "saturation.scores.alt", title=caption, numbers=numbers))
     return drawn

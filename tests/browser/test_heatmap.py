@@ -620,7 +620,7 @@ def test_every_character_of_a_chinese_sentence_is_there(show: Open, viewport: tu
     ("query", "ticks"),
     [
         ("", ["0", "0.5", "1"]),
-        ("kind=signed", ["-1", "0", "1"]),
+        ("kind=signed", ["−1", "0", "1"]),
         ("scale=log", ["10⁻⁶", "10⁻³", "1"]),
         ("heads=2&range=own", ["lowest", "per head", "highest"]),
         ("kind=constant&range=own", ["0.25"]),

@@ -16,9 +16,9 @@ function short(value, digits = 3) {
   if (size === 0) return "0"
   if (size >= 1e5 || size < 1e-4) {
     const [head, power] = value.toExponential(digits - 1).split("e")
-    return `${Number(head)}e${Number(power)}`
+    return `${Number(head)}e${Number(power)}`.replaceAll("-", "−")
   }
-  return String(Number(value.toPrecision(digits)))
+  return String(Number(value.toPrecision(digits))).replace("-", "−")
 }
 
 // A code's value with the digits that a code can carry.

@@ -119,7 +119,7 @@ class Pointing extends Marking {
     const got = await mine.answer
     if (this.asked === mine) this.asked = null
     if (!got || this.exact !== exact) return null
-    const value = String(got.value) || this.words[got.state === 2 ? "no_key" : "masked"]
+    const value = String(got.value).replace("-", "−") || this.words[got.state === 2 ? "no_key" : "masked"]
     exact.set(question, value)
     return value
   }
