@@ -20,6 +20,9 @@ class Query(dict[str, str]):
         self.clear()
         self.update(wanted)
 
+    def get_all(self, name: str) -> list[str]:
+        return [self[name]]
+
 
 class Browser:
     """Stand in for the visitor: address, session and the browser's language."""

@@ -9,7 +9,7 @@ from tests.pages import ROUTER
 from tests.pages import plain as literal
 
 
-def opened(**settings: str) -> AppTest:
+def opened(**settings: str | list[str]) -> AppTest:
     app = AppTest.from_file(str(ROUTER), default_timeout=60).switch_page("attention.py")
     for name, value in settings.items():
         app.query_params[name] = value
@@ -36,3 +36,41 @@ def test_an_unknown_language_is_named_and_leaves_the_address() -> None:
     app = opened(lang="xx", d_k="7")
     assert [literal(warning.value) for warning in app.warning] == ["lang must be one of en, zh, got 'xx'."]
     assert "lang" not in app.query_params and app.query_params["d_k"] in ("7", ["7"])
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_few_remarks_are_shown_and_the_rest_is_folded(language: str) -> None:
+    wrong = dict.fromkeys(("d_k", "heads", "kv_heads", "length", "seed"), "x")
+    app = opened(lang=language, **wrong)
+    (warning,) = app.warning
+    (more,) = [entry for entry in app.expander if entry.label == say(language, "app.more_remarks", count=2)]
+    shown, folded = (literal(text).split("\n\n") for text in (warning.value, more.markdown[0].value))
+    assert (len(shown), len(folded)) == (3, 2) and not more.proto.expanded
+    assert all(any(name in sentence for sentence in shown + folded) for name in wrong)
+
+
+@pytest.mark.parametrize("wrong", [1, 3])
+def test_few_remarks_are_not_folded(wrong: int) -> None:
+    app = opened(**dict.fromkeys(("d_k", "heads", "seed")[:wrong], "x"))
+    assert len(literal(app.warning[0].value).split("\n\n")) == wrong
+    assert not [entry for entry in app.expander if "more" in entry.label]
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [
+        ("en", "d_k stands in the link more than once; the last one counts: '7'."),
+        ("zh", "d_k 在链接中出现了多次，以最后一个为准：'7'。"),
+    ],
+)
+def test_what_stands_twice_in_a_link_is_named(language: str, sentence: str) -> None:
+    app = opened(d_k=["9", "7"], lang=language)
+    assert [literal(warning.value) for warning in app.warning] == [sentence]
+    assert app.query_params["d_k"] in ("7", ["7"])
+    app.run()
+    assert [literal(warning.value) for warning in app.warning] == [sentence]
+
+
+def test_an_odd_name_that_stands_twice_is_literal() -> None:
+    (warning,) = opened(**{"**b**": ["1", "2"]}).warning
+    assert "'**b**' stands in the link more than once" in literal(warning.value)

@@ -25,12 +25,15 @@ _STYLE = """<style>
 [data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
 [data-testid="stSidebar"] [data-testid="stButtonGroup"] button { padding-inline: 0.7rem; }
 [data-testid="stSidebarUserContent"] h3 { padding-bottom: 0; }
+[data-testid="stMarkdownContainer"]:has(> table) { overflow-x: auto; }
 @media (max-width: 640px) { [data-testid="stMainBlockContainer"] { padding: 4.25rem 1rem 3rem; } }
 @media (prefers-reduced-motion: reduce) { * { animation-duration: 0.01ms !important; transition: none !important; } }
 @media print { [data-testid="stSidebar"], [data-testid="stHeader"] { display: none !important; } }
 </style>"""
 # As character references these are text to every reader of Markdown; a backslash does not stop Streamlit's own signs.
 _MARKUP = frozenset("\\`*_{}[]()<>#+-.!|~$:&\"'")
+# A link that is wrong in every setting would otherwise push the page off the screen.
+MOST_REMARKS = 3
 LANGUAGE_NAMES: Mapping[str, str] = {"en": "English", "zh": "中文"}
 
 
@@ -76,9 +79,19 @@ def _language_switch(language: str) -> None:
 
 
 def remarks(sentences: Sequence[str]) -> None:
-    """Show what could not be read and what had to follow, literally."""
-    if sentences:
-        st.warning("\n\n".join(escape(sentence) for sentence in sentences), icon=":material/info:")
+    """Show what could not be read and what had to follow, literally; beyond a few they wait in a closed section."""
+    if not sentences:
+        return
+    st.warning(_paragraphs(sentences[:MOST_REMARKS]), icon=":material/info:")
+    rest = sentences[MOST_REMARKS:]
+    if rest:
+        st.expander(say(link.language(), "app.more_remarks", count=len(rest)), icon=":material/info:").markdown(
+            _paragraphs(rest)
+        )
+
+
+def _paragraphs(sentences: Sequence[str]) -> str:
+    return "\n\n".join(escape(sentence) for sentence in sentences)
 
 
 def refusal(refused: Refusal, language: str) -> None:

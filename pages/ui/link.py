@@ -15,6 +15,10 @@ LANGUAGE = "lang"
 _LANGUAGE = Text(
     "lang must be one of {options}, got {value}.", "语言（lang）应为以下之一：{options}，收到的是 {value}。"
 )
+_TWICE = Text(
+    "{name} stands in the link more than once; the last one counts: {value}.",
+    "{name} 在链接中出现了多次，以最后一个为准：{value}。",
+)
 _OWN = "link.own"
 _SHARED = (LANGUAGE, "embed", "embed_options")
 
@@ -35,12 +39,24 @@ def language() -> str:
 
 
 def problems() -> list[Text]:
-    """Say what is wrong with the address's language, which then decides nothing; it is taken out of the address."""
+    """Say what is wrong with the address itself, and put it right there: what stands twice, an unknown language."""
+    found = _twice()
     asked = st.query_params.get(LANGUAGE)
     if asked is None or asked in LANGUAGES:
-        return []
+        return found
     del st.query_params[LANGUAGE]
-    return [_LANGUAGE.fill(options=", ".join(LANGUAGES), value=repr(asked[:40]))]
+    return [*found, _LANGUAGE.fill(options=", ".join(LANGUAGES), value=repr(asked[:40]))]
+
+
+def _twice() -> list[Text]:
+    """Name what stands in the address more than once, and leave the last of it, which is what a reader gets."""
+    repeated = [name for name in st.query_params if len(st.query_params.get_all(name)) > 1]
+    found = []
+    for name in repeated:
+        value = st.query_params[name]
+        st.query_params[name] = value
+        found.append(_TWICE.fill(name=name if name.isidentifier() else repr(name[:40]), value=repr(value[:40])))
+    return found
 
 
 def incoming(page: str) -> dict[str, str] | None:
