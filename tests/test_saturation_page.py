@@ -51,7 +51,18 @@ def test_the_first_picture_is_a_row_of_weights_for_each_scaling():
     # All from 0 to 1 on the same scale, one below the other.
     assert [set(numbers(trace["base"])) for trace in drawn["data"]] == [{4.0}, {3.0}, {2.0}, {1.0}, {0.0}]
     assert drawn["layout"]["yaxis"]["tickvals"] == [tick for row in (4, 3, 2, 1, 0) for tick in (row, row + ROW)]
+    # The next row's 1 stands where this row's 0 does: only one of the rows is labelled.
+    assert drawn["layout"]["yaxis"]["ticktext"] == ["0", "1", *[""] * 8]
     assert len([key for key in keys(app) if key.startswith("saturation.") and key.split(".")[1] in KNOBS]) == 11
+
+
+@pytest.mark.parametrize("part", ["gap", "largest"])
+def test_the_ends_of_the_data_types_are_named_beside_the_plot(part):
+    layout = carried(show="limits", d_k="1024")[part]["layout"]
+    names = {notice["text"]: notice for notice in layout["annotations"]}
+    assert set(names) <= {"float16", "bfloat16", "float32"} and "float16" in names
+    assert all((one["x"], one["xanchor"]) == (1, "left") for one in names.values())
+    assert layout["margin"]["r"] >= 60
 
 
 def test_many_keys_share_bars_and_lose_no_peak():

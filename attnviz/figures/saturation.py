@@ -15,11 +15,14 @@ Arrays = Mapping[str, np.ndarray]
 COLOURS = ("#0b5cad", "#c44601", "#00795a", "#8a2d8f", "#8c6500")
 STEPS = 256
 # How much of its room a row's bars may take; the rest is for its name.
-ROW = 0.68
+ROW = 0.72
+ROW_HEIGHT = 80
 _GREY = "rgba(128,128,128,0.9)"
 _MARGIN = {"l": 8, "r": 12, "t": 6, "b": 8}
 # A power of ten below the smallest and above the largest value is room enough on a logarithmic axis.
 _FLOOR = 1e-6
+# Room at the right for a data type beside its line, where no dot can lie under it.
+_LEVEL_NAME = 66
 
 
 def strips(
@@ -58,16 +61,18 @@ def strips(
         common = {"yref": "y", "xref": "paper", "y": ground + 1, "yanchor": "top", "showarrow": False}
         notices += [
             {**common, "x": 0, "xanchor": "left", "text": f"<b>{names[name]}</b>",
-             "font": {"size": 17, "color": colours[index]}},
-            {**common, "x": 1, "xanchor": "right", "text": notes[name], "font": {"size": 16}},
+             "font": {"size": 16, "color": colours[index]}},
+            {**common, "x": 1, "xanchor": "right", "text": notes[name], "font": {"size": 15}},
         ]  # fmt: skip
     keys = len(next(iter(rows.values())))
-    y_axis = {"range": [0, len(rows)], "tickvals": ticks, "ticktext": ["0", "1"] * len(rows), "zeroline": False}
+    # The first row's scale is everyone's; a row's 0 would touch the next one's 1.
+    labels = ["0", "1", *[""] * (len(ticks) - 2)]
+    y_axis = {"range": [0, len(rows)], "tickvals": ticks, "ticktext": labels, "zeroline": False}
     layout: Figure = {
         "showlegend": False, "barmode": "overlay", "margin": {**_MARGIN, "l": 4, "r": 4, "t": 2},
         "xaxis": {"range": [-0.5, keys - 0.5], "showgrid": False, "nticks": 9, "zeroline": False}, "yaxis": y_axis,
     }  # fmt: skip
-    return {"data": data, "layout": {**layout, "annotations": notices, "height": 74 * len(rows) + 24}}
+    return {"data": data, "layout": {**layout, "annotations": notices, "height": ROW_HEIGHT * len(rows) + 24}}
 
 
 def curve(
@@ -98,7 +103,7 @@ def curve(
         second: Scaling → a second measured quantity as small triangles.
         log: Whether the quantity's axis is logarithmic.
         limits: Range of the quantity; None fits it.
-        levels: Words → height of a horizontal line.
+        levels: Name, a word that fits beside the plot → height of a horizontal line.
         colours: A colour for each scaling.
     """
     data: list[Figure] = []
@@ -124,7 +129,8 @@ def curve(
         {"type": "line", "xref": "x", "yref": "paper", "x0": now, "x1": now, "y0": 0, "y1": 1,
          "line": {"color": _GREY, "width": 2, "dash": "dot"}}
     )  # fmt: skip
-    layout = {"xaxis": x_axis, "yaxis": y_axis, "showlegend": False, "margin": _MARGIN, "height": 250}
+    margin = _MARGIN | ({"r": _LEVEL_NAME} if levels else {})
+    layout = {"xaxis": x_axis, "yaxis": y_axis, "showlegend": False, "margin": margin, "height": 250}
     return {"data": data, "layout": {**layout, "shapes": shapes, "annotations": notices}}
 
 
@@ -149,7 +155,7 @@ def _fitted(columns: Sequence[np.ndarray], log: bool) -> tuple[float, float]:
 
 
 def _levels(levels: Mapping[str, float], low: float, high: float, log: bool) -> tuple[list[Figure], list[Figure]]:
-    """Give a horizontal line for each level that is in sight, with its words, at either end in turn."""
+    """Give a horizontal line for each level in sight, its name beside it, below and above the line in turn."""
     shapes, notices = [], []
     for index, (words, level) in enumerate(levels.items()):
         if not low <= level <= high:
@@ -159,8 +165,8 @@ def _levels(levels: Mapping[str, float], low: float, high: float, log: bool) -> 
              "line": {"color": _GREY, "width": 1.5, "dash": "dash"}}
         )  # fmt: skip
         notices.append(
-            {"xref": "paper", "yref": "y", "x": index % 2, "y": np.log10(level) if log else level, "text": words,
-             "showarrow": False, "xanchor": ("left", "right")[index % 2], "yanchor": ("bottom", "top")[index % 2]}
+            {"xref": "paper", "yref": "y", "x": 1, "y": np.log10(level) if log else level, "text": words,
+             "showarrow": False, "xanchor": "left", "yanchor": ("bottom", "top")[index % 2]}
         )  # fmt: skip
     return shapes, notices
 

@@ -204,8 +204,8 @@ def _limits(view: View, language: str) -> dict[str, Drawn]:
     words = table(language, "saturation.limits")
     dtypes = ("float16", "bfloat16", "float32")
     levels = {
-        "gap": {words["underflow"].format(dtype=name): theory.underflow(name) for name in dtypes},
-        "largest": {words["overflow"].format(dtype=name): theory.overflow(name) for name in dtypes},
+        "gap": {name: theory.underflow(name) for name in dtypes},
+        "largest": {name: theory.overflow(name) for name in dtypes},
     }
     drawn = {}
     for part, field in (("gap", "gap_most"), ("largest", "largest")):
@@ -220,5 +220,6 @@ def _limits(view: View, language: str) -> dict[str, Drawn]:
             log=True, limits=(0.05, high), levels=levels[part], colours=COLOURS,
         )  # fmt: skip
         figure["layout"]["height"] = 340
-        drawn[part] = Drawn(figure, words[part], _alternative(view, words[part], dots, language))
+        caption = f"{words[part]} · {words[f'{part}_line']}"
+        drawn[part] = Drawn(figure, caption, _alternative(view, words[part], dots, language))
     return drawn

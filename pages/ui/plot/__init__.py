@@ -29,6 +29,8 @@ _CSS = """
 .attnviz-plot-caption { margin: 0 0 0.25rem; white-space: pre-line; font-variant-numeric: tabular-nums; }
 .attnviz-plot-caption:empty { display: none; }
 .attnviz-plot-chart { width: 100%; }
+/* In the line of the caption, where it covers nothing of the figure. */
+.attnviz-plot-caption:not(:empty) ~ div .modebar-container { top: -1.75rem !important; }
 .attnviz-plot-problem { margin: 0; font-size: 0.875rem; color: var(--st-red-text-color, var(--st-red-color)); }
 .attnviz-plot-problem:empty { display: none; }
 .attnviz-plot-fallback { max-height: 24rem; overflow: auto; font-size: 0.875rem; }
