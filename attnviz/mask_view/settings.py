@@ -146,7 +146,7 @@ _PLACE = (
         True,
         Text(
             "So that the mask has a row without a key, where libraries differ most.",
-            "造出一个没有键的行，各库在此差别最大。",
+            "造出一个无键的行，各库在此差别最大。",
         ),
     ),
     Choice("form", Text("For", "用于"), "sdpa", options=FORMS),
