@@ -540,3 +540,12 @@ def test_fits_a_projector(visit: Open) -> None:
     bounds = main(page).locator("[data-part=stage]").bounding_box()
     assert bounds is not None
     assert bounds["y"] + bounds["height"] <= 720
+
+
+def test_a_wide_table_scrolls_by_itself_on_a_phone(visit: Open) -> None:
+    page = visit("position=rope&cell=1,5,2", viewport=PHONE, touch=True)
+    expect(page.locator("[data-testid=stMain] table").first).to_be_visible()
+    assert page.get_by_test_id("stMain").evaluate("main => main.scrollWidth") <= PHONE[0]
+    assert page.locator("[data-testid=stMarkdownContainer]:has(> table)").first.evaluate(
+        "box => box.scrollWidth > box.clientWidth"
+    )

@@ -167,7 +167,7 @@ def test_a_rule_that_is_none_gets_one_sentence_and_the_page_stays(visit: Open) -
     box = page.get_by_role("textbox", name="Rule", exact=True)
     box.fill("__import__('os').system('x')")
     box.press("Control+Enter")
-    told = page.get_by_test_id("stAlertContainer").filter(has_text="rule: at character 1")
+    told = page.get_by_test_id("stCaptionContainer").filter(has_text="rule: at character 1")
     expect(told).to_have_count(1)
     expect(caption(page)).to_contain_text("Own rule")
     wait_idle(page)
