@@ -19,8 +19,9 @@ def test_case_21_the_raw_spread_is_the_root_of_d_k_and_scaling_takes_it_away(d_k
     points = {name: [] for name in ("none", "sqrt")}
     for seed in range(6):
         query, key = normal_source(groups=256, queries=16, keys=8, seed=100 + seed)(d_k)
+        measured = measure(query, key, SCALINGS, power=0.0, temperature=1.0, seed=0)
         for name, found in points.items():
-            found.append(measure(query, key, SCALINGS[name], power=0.0, temperature=1.0, seed=0))
+            found.append(measured[name])
     raw, scaled = (np.mean([(point.spread, point.top) for point in found], 0) for found in points.values())
     assert raw == pytest.approx((spread, top), rel=0.02) and raw[1] == pytest.approx(top, abs=0.005)
     assert scaled == pytest.approx((1, 0.358), abs=0.02)
