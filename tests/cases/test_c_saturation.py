@@ -52,4 +52,4 @@ def test_case_27_weights_that_underflow_are_exactly_0_and_said_to_be():
     assert "no scaling" in marked and "1/d_k" not in marked
     limits = plots(visit(page="saturation", show="limits"))["saturation.gap"]["layout"]
     heights = {notice["text"]: 10 ** notice["y"] for notice in limits["annotations"]}
-    assert heights["weight becomes 0 in float32"] == pytest.approx(103.972, abs=0.001)
+    assert heights["float32"] == pytest.approx(103.972, abs=0.001)
