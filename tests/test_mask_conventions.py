@@ -3,8 +3,10 @@
 import runpy
 
 import numpy as np
+import onnx
 import pytest
 import torch
+from onnx.reference import ReferenceEvaluator
 from torch.nn.attention.flex_attention import create_mask
 
 from attnviz.mask_view.conventions import SIDE, compare, corner_look, cut, grid
@@ -125,6 +127,25 @@ def test_what_libraries_do_has_a_source_in_every_row():
     for language in LANGUAGES:
         rows = words(language)["masks.libraries.table"].splitlines()[2:]
         assert len(rows) == 8 and all("](https://" in row for row in rows)
+
+
+@pytest.mark.parametrize(("past", "seen"), [(0, [1, 2]), (3, [4, 5])])
+def test_onnx_is_top_left_without_a_cache_and_bottom_right_behind_one(past, seen):
+    names = ["Q", "K", "V", "", *(["past_key", "past_value"] if past else [])]
+    made = ["Y", *(["present_key", "present_value"] if past else [])]
+    node = onnx.helper.make_node("Attention", names, made, is_causal=1)
+    inputs = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names if name]
+    outputs = [onnx.helper.make_tensor_value_info("Y", onnx.TensorProto.FLOAT, None)]
+    graph = onnx.helper.make_graph([node], "one", inputs, outputs)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", onnx.defs.onnx_opset_version())])
+    new = 2 if past else 5  # keys that come with the two queries
+    eye = np.eye(past + new, dtype=np.float32)[None, None]
+    given = {"Q": eye[:, :, :2] * 0, "K": eye[:, :, past:], "V": eye[:, :, past:]}
+    given |= {"past_key": eye[:, :, :past], "past_value": eye[:, :, :past]} if past else {}
+    (weights,) = ReferenceEvaluator(model).run(["Y"], given)
+    assert (np.asarray(weights)[0, 0] > 0).sum(1).tolist() == seen
+    for language, cell in {"en": "bottom-right behind a cache, else top-left", "zh": "有缓存时右下，否则左上"}.items():
+        assert f"| {cell} |" in say(language, "masks.libraries.table")
 
 
 # Export

@@ -102,6 +102,17 @@ def test_every_comparison_is_drawn_by_page_and_route_alike(convention, app):
         masks_picture.cell(given | {"part": "main", "map": "nothing", "row": "5", "col": "4"})
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(("settings", "key"), [({}, "fill"), ({"empty": "0"}, "fill_even"),
+                         ({"convention": "corner"}, "corner"), ({"convention": "corner", "mask": "padding"},
+                         "corner_same")], ids=str)  # fmt: skip
+def test_a_comparison_in_which_nothing_differs_says_so(settings, key, language, app):
+    go(app, {"section": "conventions", **settings}, language)
+    start = {name: say(language, f"masks.ways.{name}").split("{")[0] for name in ("fill", "fill_even")}
+    middle = {name: say(language, f"masks.ways.{name}").split("}")[-1] for name in ("corner", "corner_same")}
+    assert [name for name, words in (start | middle).items() if words in said(app)] == [key]
+
+
 @pytest.mark.parametrize("other", MASKS)
 def test_every_second_mask_and_its_controls(other, app):
     go(app, {"join": "and", "other": other})

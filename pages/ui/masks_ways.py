@@ -110,10 +110,19 @@ def show(
             on_select=select,
         )
         if part == "main":
-            st.markdown(panel.title(f"ways.{view.convention}", **_numbers(view, found)))
+            st.markdown(panel.title(f"ways.{_sentence(view, found)}", **_numbers(view, found)))
     st.markdown("\n".join(_rows(panel, found)))
     st.subheader(panel.title("libraries.title"), anchor=False)
     st.markdown(panel.title("libraries.table"))
+
+
+def _sentence(view: View, found: Comparison) -> str:
+    """Give the key of what is said: a comparison in which nothing can differ says so."""
+    if view.convention == "fill" and found.allowed.any(1).all():
+        return "fill_even"
+    if view.convention == "corner" and (_seen(found.way("top_left")) == _seen(found.way("bottom_right"))).all():
+        return "corner_same"
+    return view.convention
 
 
 def _numbers(view: View, found: Comparison) -> dict[str, object]:
