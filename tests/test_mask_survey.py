@@ -175,11 +175,35 @@ def test_a_reason_carries_the_numbers():
         ("kv_idx > q_idx - 3", "4 > 4", False),
     ]
     own = why(settle({"mask": "own", "rule": "not q_idx / 2 < kv_idx <= 9"}).view, 5, 3)
-    assert [(c.text, c.numbers, c.holds) for c in own.reasons[0].clauses] == [
-        ("q_idx / 2 < kv_idx", "2.5 < 3", True),
-        ("kv_idx <= 9", "3 <= 9", True),
+    assert [(c.join or c.text, c.numbers, c.holds, c.depth) for c in own.reasons[0].clauses] == [
+        ("not", "", False, 0),
+        ("and", "", True, 1),
+        ("q_idx / 2 < kv_idx", "2.5 < 3", True, 2),
+        ("kv_idx <= 9", "3 <= 9", True, 2),
     ]
     assert not own.allowed
+
+
+JOINED = {
+    "a and (b or c)": [("a", 0), ("or", 0), ("b", 1), ("c", 1)],
+    "a or b or (c or d) and a": [("or", 0), ("a", 1), ("b", 1), ("and", 1), ("or", 2), ("c", 3), ("d", 3), ("a", 2)],
+    "a and (b and c)": [("a", 0), ("b", 0), ("c", 0)],
+    "not (not a)": [("not", 0), ("not", 1), ("a", 2)],
+}
+
+
+@pytest.mark.parametrize("rule", JOINED)
+def test_a_reason_shows_how_its_comparisons_are_joined(rule):
+    sides = {name: f"kv_idx {sign} 3" for name, sign in zip("abcd", ("<", ">", "==", "!="), strict=True)}
+    text = "".join(sides.get(sign, sign) for sign in rule.replace("and", "&").replace("or", "|").replace("not", "~"))
+    text = text.replace("&", "and").replace("|", "or").replace("~", "not")
+    for key in range(5):
+        found = why(settle({"mask": "own", "rule": text}).view, 5, key)
+        clauses = found.reasons[0].clauses
+        names = {side: name for name, side in sides.items()}
+        assert [(clause.join or names[clause.text], clause.depth) for clause in clauses] == JOINED[rule]
+        top = [clause.holds for clause in clauses if clause.depth == 0]
+        assert all(top) == found.allowed
 
 
 def test_both_masks_of_a_pair_give_their_reason():

@@ -247,6 +247,14 @@ def test_a_selected_cell_says_why_with_its_numbers_and_can_be_cleared(language, 
     assert "cell" not in link(app) and say(language, "masks.why.hint") in said(app)
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_rule_that_is_joined_by_or_says_so(language, app):
+    go(app, {"mask": "own", "cell": "5,2"}, language)
+    text = plain(said(app)).replace("\xa0", " ")
+    one_of = say(language, "masks.why.of_or")
+    assert f"- :green[✓] {one_of}\n  - :green[✓] `q_idx - kv_idx < 4`: 3 < 4\n  - :red[✗] `kv_idx % 4 == 0`" in text
+
+
 def test_a_joined_pair_says_both_reasons(app):
     go(app, {"join": "or", "other": "padding", "cell": "3,9", "invert": "1"})
     text = plain(said(app))

@@ -17,11 +17,16 @@ from attnviz.text import Refusal, Text
 
 @dataclass(frozen=True)
 class Clause:
-    """Hold one comparison: how it is written, its two sides' numbers with the sign between, and whether it holds."""
+    """Hold one comparison: how it is written, its two sides' numbers with the sign between, and whether it holds.
+
+    A clause with ``join`` (``and``, ``or``, ``not``) stands for those below it that are one deeper, and has no numbers.
+    """
 
     text: str
     numbers: str
     holds: bool
+    depth: int = 0
+    join: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,14 +102,25 @@ def _tree(view: View, name: str, settings: dict) -> Node | None:
         return None
 
 
-def _clauses(node: Node, names: dict[str, torch.Tensor]) -> Iterator[Clause]:
+def _clauses(node: Node, names: dict[str, torch.Tensor], depth: int = 0) -> Iterator[Clause]:
+    """Give a rule's comparisons, each below what joins it; at the top several simply have to hold together."""
     if node.op in ("and", "or", "not"):
-        for part in node.parts:
-            yield from _clauses(part, names)
+        is_list = node.op == "and" and depth == 0
+        if not is_list:
+            yield Clause(node.text, "", bool(holds(node, names)), depth, node.op)
+        for part in _joined(node):
+            # A part of the list at the top stands as deep as the list; "and" inside it was taken apart.
+            yield from _clauses(part, names, depth if is_list else depth + 1)
         return
     zeros: list[torch.Tensor] = []
     left, right = (float(value(part, names, zeros)) for part in node.parts)
-    yield Clause(node.text, f"{_short(left)} {node.op} {_short(right)}", bool(holds(node, names)))
+    yield Clause(node.text, f"{_short(left)} {node.op} {_short(right)}", bool(holds(node, names)), depth)
+
+
+def _joined(node: Node) -> Iterator[Node]:
+    """Give the parts of a truth, those of a part that joins in the same way in its place."""
+    for part in node.parts:
+        yield from _joined(part) if part.op == node.op != "not" else (part,)
 
 
 def _short(number: float) -> str:

@@ -73,7 +73,9 @@ def _lines(panel: Panel, reason: Reason, *, several: bool) -> list[str]:
     if reason.sentence is not None:
         lines.append(f"- {_mark(reason.allowed)} {layout.escape(reason.sentence.say(panel.language))}")
     for clause in reason.clauses:
-        lines.append(f"- {_mark(clause.holds)} `{clause.text}`: {layout.escape(clause.numbers.replace(' ', NO_BREAK))}")
+        numbers = layout.escape(clause.numbers.replace(" ", NO_BREAK))
+        words = panel.title(f"why.of_{clause.join}") if clause.join else f"`{clause.text}`: {numbers}"
+        lines.append(f"{'  ' * clause.depth}- {_mark(clause.holds)} {words}")
     if not reason.clauses and reason.sentence is None:
         lines.append(f"- {_mark(reason.allowed)} {panel.title('why.rule')}")
     return lines
