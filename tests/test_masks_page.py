@@ -213,6 +213,23 @@ def test_a_long_map_is_pooled_and_its_numbers_are_exact(app):
     assert values["Pairs"] == "32,740"
 
 
+def test_numbers_that_would_be_cut_are_short_and_in_full_under_the_picture(app):
+    go(app, {"mask": "sliding_window", "window": "4", "length": "131072"})
+    values = {metric.label: metric.value for metric in app.metric}
+    assert values == {"Pairs": "524k", "Density": "<0.01%", "Keys": "1 – 4", "Empty rows": "0"}
+    view = settle({"mask": "sliding_window", "window": "4", "length": "131072"}).view
+    assert "524,282 pairs" in masks_picture.grids(view, "en")[0]["main"].caption
+
+
+def test_a_tile_has_the_colour_of_its_kind_however_few_its_pairs(app):
+    go(app, {"section": "blocks", "mask": "sliding_window", "window": "4", "length": "70", "tile": "16"})
+    codes = shown(app, "masks.main.blocks")[1]["main"][0]
+    assert {int(code) for code in codes[codes <= TOP]} == {round(TOP / 2 + 0.1)}
+    go(app, {"section": "blocks", "mask": "causal", "length": "70", "tile": "16"})
+    codes = shown(app, "masks.main.blocks")[1]["main"][0]
+    assert (codes == TOP).sum() == 10 and (codes == MASKED).sum() == 10
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_a_sequence_of_the_batch_is_selected(side, app):
     for sequence, length in enumerate((20, 32, 9)):

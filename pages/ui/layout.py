@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 _STYLE = """<style>
 [data-testid="stMainBlockContainer"] { padding: 4.25rem 2rem 3rem; max-width: 100rem; }
 [data-testid="stMainBlockContainer"] h1 { padding: 0; font-size: 1.9rem; }
+[data-testid="stMetricValue"] { font-size: 1.75rem; }
 [data-testid="stSidebar"] { min-width: 16rem; max-width: 17.5rem; }
 [data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
 [data-testid="stSidebar"] [data-testid="stButtonGroup"] button { padding-inline: 0.7rem; }

@@ -18,6 +18,9 @@ from pages.ui.translate import say
 WORDS, FILLER = 4, 2
 # Thumbnails and the picture of a mask, at most so many cells along a side.
 THUMB, MAIN_SIDE, BESIDE_SIDE, SMALL_SIDE = 32, 1024, 640, 512
+# Where on the colours a tile stands.
+FULL, PARTIAL = 1.0, 0.5
+KINDS = ((FULL, "full"), (PARTIAL, "partial"))
 
 
 def counted(view: View) -> Survey:
@@ -58,7 +61,8 @@ def share_map(key: str, title: str, found: Survey, language: str, *, marked: boo
     rows, cols = axis(language, "query", bottom - top, top), axis(language, "key", right - left, left)
     if not marked:
         rows, cols = replace(rows, dim="feature"), replace(cols, dim="feature")
-    return Map(key, title, values, rows, cols, state, found.factor, "mean", low=0.0, high=1.0)
+    kinds = ((1.0, say(language, "masks.may")),) if found.factor == (1, 1) else ()
+    return Map(key, title, values, rows, cols, state, found.factor, "mean", low=0.0, high=1.0, kinds=kinds)
 
 
 def thumb_view(key: str) -> View:
@@ -135,16 +139,18 @@ def changed(view: View, language: str) -> Grid:
 
 
 def blocks(view: View, language: str) -> tuple[Grid, Tiles]:
-    """Give the tiles of a tiled kernel, each by the share of its pairs that may attend, and their numbers."""
+    """Give the tiles of a tiled kernel as full, partial or empty, and their numbers."""
     found = survey(view.build_mask(), view.look, tile=view.tile)
     count = tiles(found)
-    values = (found.counts / found.sizes).astype(np.float32)
+    # Kinds and not shares: a tile with few pairs would have the colour of the background.
+    values = np.where(found.counts == found.sizes, FULL, PARTIAL).astype(np.float32)
     state = np.where(found.counts == 0, MASKED_STATE, 0).astype(np.uint8)
+    kinds = tuple((value, say(language, f"masks.blocks.{word}_tile")) for value, word in KINDS)
     rows = axis(language, "query", found.counts.shape[0], word="query_tile")
     cols = axis(language, "key", found.counts.shape[1], word="key_tile")
     fields = tile_words(count)
     caption, alt = (say(language, f"masks.blocks.{word}", tile=view.tile, **fields) for word in ("caption", "alt"))
-    drawn = Map("tiles", title(view, language), values, rows, cols, state, low=0.0, high=1.0)
+    drawn = Map("tiles", title(view, language), values, rows, cols, state, low=0.0, high=1.0, kinds=kinds)
     return Grid((drawn,), caption, alt), count
 
 

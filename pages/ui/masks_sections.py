@@ -15,7 +15,9 @@ from pages.ui.heatmap import heatmap
 from pages.ui.plot import plot
 from pages.ui.translate import table
 
-PICTURE_HEIGHT, CHANGE_HEIGHT, GALLERY_HEIGHT, CHART_HEIGHT = 430, 330, 470, 250
+PICTURE_HEIGHT, CHANGE_HEIGHT, GALLERY_HEIGHT, CHART_HEIGHT = 430, 330, 540, 250
+# Larger numbers and smaller shares do not fit into a metric.
+SHORT_FROM, LEAST_SHARE = 100_000, 1e-4
 # Settings that are moved while looking at the picture.
 LIVE = ("window", "radius", "prefix", "sinks", "globals", "dilation", "stride", "chunk", "block", "share")
 
@@ -104,10 +106,16 @@ def _main(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid], s
         key=f"masks.main.{panel.settled.view.section}",
         height=PICTURE_HEIGHT,
         group=group,
-        words=table(panel.language, "heatmap"),
+        words=table(panel.language, "heatmap") | _own_words(panel),
         selected=selection(panel),
         on_select=lambda chosen: select(panel, selects, chosen),
     )
+
+
+def _own_words(panel: Panel) -> dict[str, str]:
+    """Name a cell without a value as the section does: a mask hides it, a tile is empty, a token is not reached."""
+    key = {"blocks": "blocks.empty_tile", "reach": "reach.never"}.get(panel.settled.view.section)
+    return {} if key is None else {"masked": panel.title(key)}
 
 
 def selection(panel: Panel) -> Mapping[str, object] | None:
@@ -155,19 +163,26 @@ def _counts(panel: Panel) -> None:
     found = masks_maps.counted(view)
     cells = view.length * view.key_length
     one, two = st.columns(2)
-    one.metric(panel.title("pairs"), units.count(found.pairs), help=panel.title("pairs_help", cells=units.count(cells)))
-    two.metric(panel.title("density"), units.percent(found.pairs / cells))
-    spread = f"{units.count(int(found.keys.min()))} – {units.count(int(found.keys.max()))}"
+    one.metric(panel.title("pairs"), _short(found.pairs), help=panel.title("pairs_help", cells=units.count(cells)))
+    share = found.pairs / cells
+    is_tiny = 0 < share < LEAST_SHARE
+    two.metric(panel.title("density"), f"<{units.percent(LEAST_SHARE)}" if is_tiny else units.percent(share))
+    spread = f"{_short(int(found.keys.min()))} – {_short(int(found.keys.max()))}"
     one.metric(
         panel.title("keys_short"), spread, help=panel.title("keys_help", mean=units.number(found.keys.mean(), 4))
     )
-    two.metric(panel.title("empty_rows"), units.count(found.empty_rows), help=panel.title("empty_rows_help"))
+    two.metric(panel.title("empty_rows"), _short(found.empty_rows), help=panel.title("empty_rows_help"))
     if found.empty_rows:
         st.warning(panel.title("empty_warning", rows=units.count(found.empty_rows)), icon=":material/warning:")
     if found.pairs == cells:
         st.caption(panel.title("no_effect"))
     if found.pairs and masks_details.only_future(view):
         st.warning(panel.title("only_future"), icon=":material/warning:")
+
+
+def _short(number: int) -> str:
+    """Write a number so that it fits beside another; the line under the picture has it in full."""
+    return units.count(number) if number < SHORT_FROM else units.short_count(number)
 
 
 def _blocks(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) -> None:

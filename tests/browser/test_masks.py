@@ -224,6 +224,8 @@ def test_the_theme_may_change_while_the_page_is_open(visit: Open) -> None:
 def test_a_phone_has_the_whole_width_and_no_more(visit: Open, section: str) -> None:
     page = visit(f"lang=zh&section={section}&cell=5,2", viewport=PHONE, touch=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+    # Wide tables scroll inside themselves.
+    assert page.get_by_test_id("stMain").evaluate("main => main.scrollWidth - main.clientWidth") == 0
     wide = page.evaluate(
         """limit => [...document.querySelectorAll("[data-testid=stMainBlockContainer] *")]
           .filter(e => e.checkVisibility() && e.getBoundingClientRect().right > limit + 1)
@@ -232,6 +234,32 @@ def test_a_phone_has_the_whole_width_and_no_more(visit: Open, section: str) -> N
         PHONE[0],
     )
     assert wide == []
+
+
+@pytest.mark.parametrize(
+    ("section", "names", "has_bar"),
+    [
+        ("mask", ["may attend", "masked"], False),
+        ("blocks", ["full", "partial", "empty, skipped"], False),
+        ("reach", ["not reached"], True),
+    ],
+)
+def test_what_has_a_name_stands_in_the_legend_and_not_on_a_bar(section, names, has_bar, visit: Open) -> None:
+    page = visit(f"lang=en&section={section}")
+    key = f"main-{section}"
+    expect(root(page, key).locator("[data-part=legend] > *")).to_have_text(names)
+    assert any(label["axis"] == "bar" for label in layout(page, key)["labels"]) is has_bar
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_mask_in_the_gallery_has_its_whole_name(language: str, visit: Open) -> None:
+    page = visit(f"lang={language}")
+    lines: dict[str, list[str]] = {}
+    for label in layout(page, "gallery")["labels"]:
+        lines.setdefault(label["index"], []).append(label["text"])
+    assert {key: ("" if language == "zh" else " ").join(parts) for key, parts in lines.items()} == {
+        key: getattr(kind.label, language) for key, kind in MASKS.items()
+    }
 
 
 def test_the_large_picture_is_on_the_first_screen(visit: Open) -> None:

@@ -11,6 +11,8 @@ function valueOf(map, code) {
   return 10 ** (Math.log10(map.low) * (1 - share) + Math.log10(map.high) * share)
 }
 
+const codeOf = (map, value) => Math.round(((value - map.low) / (map.high - map.low)) * TOP)
+
 function short(value, digits = 3) {
   const size = Math.abs(value)
   if (size === 0) return "0"
@@ -53,6 +55,9 @@ const nameOf = (axis, index) => (axis.tokens ? visible(axis.tokens[index - axis.
 const segmenter = globalThis.Intl?.Segmenter ? new Intl.Segmenter(undefined, { granularity: "grapheme" }) : null
 const glyphsOf = text => (segmenter ? Array.from(segmenter.segment(text), part => part.segment) : [...text])
 
+// Words with the space behind them; a Chinese character is one of its own.
+const wordsOf = text => text.match(/[\u2e80-\uffef]\s*|[^\u2e80-\uffef\s]+\s*/g) ?? [text]
+
 // Measures text in one font and remembers the widths.
 class Ruler {
   constructor(context, font) {
@@ -83,6 +88,14 @@ class Ruler {
       else high = middle - 1
     }
     return low ? `${glyphs.slice(0, low).join("")}…` : ""
+  }
+
+  // The text on two lines: as many words as fit, and what is left of it.
+  wrap(text, most) {
+    const words = wordsOf(text)
+    let first = words.length
+    while (first > 1 && this.width(words.slice(0, first).join("").trim()) > most) first--
+    return [words.slice(0, first), words.slice(first)].map(line => line.join("").trim()).filter(Boolean)
   }
 
   // The widest of the labels from one index to another.
@@ -140,26 +153,30 @@ function split(maps, room, title, bounds) {
   return best
 }
 
+// Values that all have names stand in the legend instead.
+const hasBar = maps => !maps[0].kinds.length
+
 // Where everything stands.
 //   maps: those of the grid; width, height: of the picture; em: text size; strip: thumbnails, without axes and bar;
 //   view: the window on the first map, in tokens.
 function arrange({ maps, width, height, em, ruler, strip, view }) {
   const bounds = Object.assign(strip ? [0.5, 1.6] : [0.4, 2.2], { equal: strip })
   const narrow = width < 480
-  const title = Math.round(em * 1.6)
+  const barred = hasBar(maps)
   const same = maps.every(map => sameAxis(map.row_axis, maps[0].row_axis) && sameAxis(map.col_axis, maps[0].col_axis))
   const { row_axis: rows, col_axis: cols } = maps[0]
   const spans = { rows: [view.top, view.bottom], cols: [view.left, view.right] }
   const longest = Math.min(7 * em, width * (narrow ? 0.2 : 0.22))
-  const attempt = plans => {
+  const attempt = (plans, lines = 1) => {
+    const title = Math.round(em * (0.5 + 1.1 * lines))
     const labels = plans !== null
     const side = labels ? Math.ceil(Math.min(longest, plans.rows.widest)) + 8 : 4
     const foot = labels ? (plans.cols.turned ? Math.ceil(Math.min(longest, plans.cols.widest)) : em) + 8 : 4
     const axis = strip ? 0 : Math.round(em * 1.5)
     const left = strip ? 1 : axis + side
-    const right = strip ? 1 : narrow ? 12 : BAR + 16 + Math.round(em * 4)
+    const right = strip ? 1 : narrow || !barred ? 12 : BAR + 16 + Math.round(em * 4)
     const bottom = strip ? 1 : axis + foot
-    const bar = strip || !narrow ? 0 : BAR + Math.round(em * 2)
+    const bar = strip || !narrow || !barred ? 0 : BAR + Math.round(em * 2)
     const room = { w: width - left - right, h: height - bottom - bar }
     const plan = split(maps, room, title, bounds)
     const boxes = []
@@ -183,10 +200,17 @@ function arrange({ maps, width, height, em, ruler, strip, view }) {
     }
     const depth = column => Math.max(...boxes.map((box, i) => (box.column === column ? i : -1)))
     boxes.forEach((box, i) => (box.lowest = depth(box.column) === i))
-    const frame = { left, top: title, right: used, bottom: y, axis, side, foot, bar, narrow, em, title }
+    const frame = { left, top: title, right: used, bottom: y, axis, side, foot, bar, narrow, em, title, lines }
     return { boxes, labels, frame, width, height: Math.ceil(y + bottom + bar) }
   }
-  if (strip || !same) return attempt(null)
+  if (strip) {
+    // A title of several words that its thumbnail has no room for takes a second line.
+    const made = attempt(null)
+    const titles = maps.map(map => map.title)
+    const cut = made.boxes.some(({ slot }, i) => wordsOf(titles[i]).length > 1 && ruler.width(titles[i]) > slot)
+    return cut && shortTitles(titles)[0] === titles[0] ? attempt(null, 2) : made
+  }
+  if (!same) return attempt(null)
   // The room for labels decides how large the maps are, and that decides which labels: twice round settles it.
   const planned = ({ w, h }) => ({
     rows: labelPlan(ruler, rows, spans.rows, h / (view.bottom - view.top), em, false),

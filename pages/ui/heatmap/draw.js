@@ -86,11 +86,11 @@ class Drawing {
     this.maps.forEach((map, i) => this.drawMap(map, boxes[i], i))
     if (!this.strip && this.maps.length) {
       this.drawAxisTitles()
-      this.drawBar()
+      if (hasBar(this.maps)) this.drawBar()
     }
     this.drawLegend()
     const { frame } = this.layout
-    const used = frame.narrow === false && !this.strip ? frame.right + BAR + 16 + 4 * em : width
+    const used = frame.narrow === false && !this.strip && hasBar(this.maps) ? frame.right + BAR + 16 + 4 * em : width
     this.parts.reset.style.right = `${Math.max(0, width - used)}px`
     this.parts.reset.hidden = this.zooms.size === 0
     this.root.dataset.zoomed = String(this.zooms.size > 0)
@@ -213,7 +213,11 @@ class Drawing {
   drawTitle(map, box, i, bold) {
     const { theme, ruler } = this
     const y = box.y - 0.45 * this.em
-    this.text(this.titles[i], box.x, y, { most: box.slot, bold, note: { axis: "title", index: map.key } })
+    const lines = this.layout.frame.lines > 1 ? ruler.wrap(this.titles[i], box.slot) : [this.titles[i]]
+    lines.forEach((line, at) => {
+      const note = { axis: "title", index: map.key }
+      this.text(line, box.x, y - 1.1 * this.em * (lines.length - 1 - at), { most: box.slot, bold, note })
+    })
     if (this.strip || !this.ownRanges) return
     const range = `${short(map.low, 2)} – ${short(map.high, 2)}`
     const room = box.w - ruler.width(this.titles[i]) - this.em
@@ -291,10 +295,22 @@ class Drawing {
 
   drawLegend() {
     const codes = this.strip ? [] : Object.keys(MARKS).filter(code => this.maps.some(map => map[MARKS[code]]))
-    const signature = codes.join() + this.signature + JSON.stringify(this.words)
+    const [map] = this.strip || !this.maps.length ? [{ kinds: [] }] : this.maps
+    const signature = codes.join() + JSON.stringify(map.kinds) + this.signature + JSON.stringify(this.words)
     if (signature === this.legend) return
     this.legend = signature
     this.parts.legend.replaceChildren(
+      ...map.kinds.map(([value, name]) => {
+        const entry = element("span", "")
+        const swatch = document.createElement("canvas")
+        this.size(swatch, 18, 14, this.ratio)
+        const draw = swatch.getContext("2d")
+        const colour = this.tables[map.palette][codeOf(map, value)]
+        draw.fillStyle = css([colour & 255, (colour >> 8) & 255, (colour >> 16) & 255])
+        draw.fillRect(0, 0, 18, 14)
+        entry.append(swatch, name)
+        return entry
+      }),
       ...codes.map(code => {
         const entry = element("span", "")
         const swatch = document.createElement("canvas")

@@ -60,6 +60,7 @@ class Map:
         log: Whether colours follow the logarithm.
         low: Value of the first colour; None takes it from the map.
         high: Value of the last colour; None takes it from the map.
+        kinds: Values that have a name, with it: they stand in the legend, and there is no colour bar.
     """
 
     key: str
@@ -74,6 +75,7 @@ class Map:
     log: bool = False
     low: float | None = None
     high: float | None = None
+    kinds: tuple[tuple[float, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,7 @@ def pack(
                     "key": drawn.key, "title": drawn.title, "rows": codes.shape[0], "cols": codes.shape[1],
                     "pool": list(drawn.pool), "reduce": drawn.reduce, "offset": offset, "low": low, "high": high,
                     "log": drawn.log, "palette": drawn.palette, "row_axis": names.axis(drawn.row_axis),
-                    "col_axis": names.axis(drawn.col_axis), **there,
+                    "col_axis": names.axis(drawn.col_axis), "kinds": drawn.kinds, **there,
                 }
             )  # fmt: skip
             payload.append(codes.tobytes())

@@ -127,7 +127,8 @@ class Pointing extends Marking {
   spoken({ shown, code, row }) {
     if (code === NO_KEY) return fill(this.words.no_key_row, { row: row.first })
     if (code in MARKS) return this.words[MARKS[code]]
-    return `≈ ${spelled(shown, code)}`
+    const kind = shown.kinds.find(([value]) => codeOf(shown, value) === code)
+    return kind ? kind[1] : `≈ ${spelled(shown, code)}`
   }
 
   // "query 3 “the”", or the range that a pooled cell covers; a token is kept apart so that its direction cannot leak.
