@@ -229,7 +229,7 @@ def test_a_slow_run_never_undoes_a_later_movement(open_page: Callable[..., Page]
     page.mouse.up()  # the run of this one is under way …
     hold(page, 0.05, 0.8, "Length")  # … while the other is being moved
     moved = page.evaluate("globalThis.drawn.length")
-    latest = f"x=40 n={slider(page, 'Length').input_value()}"  # its frame may still be on its way
+    latest = f"x=40 n={box(page, 'Length').input_value()}"  # its frame may still be on its way
     expect(page.get_by_text("runs: 2", exact=True)).to_be_visible()
     wait_idle(page)
     lengths = [int(what.removeprefix("x=40 n=")) for what in drawn(page)[moved:]]
