@@ -19,6 +19,7 @@ PAGES: dict[str, tuple[PageEntry, ...]] = {
         PageEntry("saturation", ":material/show_chart:"),
         PageEntry("masks", ":material/filter_b_and_w:"),
     ),
+    "variants": (PageEntry("variants", ":material/hub:"),),
 }
 
 

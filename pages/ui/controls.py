@@ -98,8 +98,8 @@ class Panel:
         st.session_state[self._store] = {}
         st.session_state[self._refused] = {}
 
-    def _take(self, name: str) -> None:
-        """Read a widget after its change; what cannot be read is named and changes nothing."""
+    def _take(self, name: str, sets: Sequence[str] = ()) -> None:
+        """Read a widget after its change, which also sets others; what cannot be read is named and changes nothing."""
         link.from_control()
         raw = st.session_state[self._key(name)]
         if raw is None:
@@ -111,13 +111,21 @@ class Panel:
             # Whatever was said of the text before it was mended.
             st.session_state.pop(f"{self._store}.remarks", None)
             return
+        for other in sets:
+            held.pop(other, None)
         try:
             held[name] = self.settled.knobs[name].write(self.settled.knobs[name].parse(raw))
         except Refusal:
             held[name] = str(raw)  # settle names it on the coming run
 
     def control(
-        self, name: str, *, options: Sequence[str] | None = None, segmented: bool = False, bare: bool = False
+        self,
+        name: str,
+        *,
+        options: Sequence[str] | None = None,
+        segmented: bool = False,
+        bare: bool = False,
+        sets: Sequence[str] = (),
     ) -> None:
         """Draw the widget of one setting.
 
@@ -126,6 +134,7 @@ class Panel:
             options: The options of a choice to offer; None offers all.
             segmented: Whether a choice shows its options side by side.
             bare: Whether the label is only there for those who do not see the page.
+            sets: Settings whose defaults this one decides; its change takes them back to those.
         """
         knob, key = self.settled.knobs[name], self._key(name)
         common = {
@@ -133,7 +142,7 @@ class Panel:
             "help": None if knob.help is None else knob.help.say(self.language),
             "key": key,
             "on_change": self._take,
-            "args": (name,),
+            "args": (name, sets),
         }
         value = self._value(name)
         if isinstance(knob, Choice):

@@ -2,7 +2,7 @@
 
 from types import MappingProxyType
 
-from pages.ui import attention_picture, attention_row, home_picture, masks_picture, saturation_picture
+from pages.ui import attention_picture, attention_row, home_picture, masks_picture, saturation_picture, variants_picture
 from pages.ui.live import Figure, make_routes
 from pages.ui.plot.asset import asset_routes
 
@@ -12,6 +12,7 @@ FIGURES = MappingProxyType(
         attention_picture.FIGURE: Figure(attention_row.frame, attention_picture.cell),
         saturation_picture.FIGURE: Figure(saturation_picture.frame),
         masks_picture.FIGURE: Figure(masks_picture.frame, masks_picture.cell),
+        variants_picture.FIGURE: Figure(variants_picture.frame, variants_picture.cell),
     }
 )
 routes = (*make_routes(FIGURES), *asset_routes())

@@ -1,0 +1,132 @@
+"""The variants view as pictures with their words: what the page shows and what the live route sends."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnviz import units
+from attnviz.conversion import METHODS
+from attnviz.figures.variants import wiring
+from attnviz.text import LANGUAGES, Refusal, Text
+from attnviz.variants_run import Taken, of_view, shared
+from attnviz.variants_view import View, settle
+from pages.ui.heatmap.frame import MASKED_STATE, VALUE_STATE, Axis, Grid, Map, pack
+from pages.ui.plot.spec import spec, with_figures
+from pages.ui.translate import say
+
+FIGURE = "variants"
+WIRES, MAPS = "wires", "maps"
+_OF_CELL = ("lang", "part", "map", "row", "col")
+_INDEX = Text("{name} must be a whole number from 0 to {high}, got {value}.",
+              "{name} 应为 0 到 {high} 之间的整数，收到的是 {value}。")  # fmt: skip
+
+
+class Drawn(NamedTuple):
+    """Hold one figure with the lines above it and its text alternative."""
+
+    figure: Mapping[str, Any]
+    caption: str
+    alt: str
+
+
+def wires(view: View, language: str) -> Drawn:
+    """Give the figure of which query head reads which KV head, and what that takes."""
+    taken = of_view(view)
+    words = {name: say(language, f"variants.wires.{name}") for name in ("query", "shared", "hover")}
+    figure = wiring(view.heads, view.kv_heads, **words)
+    fields = {
+        "variant": taken.variant.upper(),
+        "heads": view.heads,
+        "kv_heads": view.kv_heads,
+        "group": view.heads // view.kv_heads,
+        "token": units.binary_bytes(taken.per_token),
+        "share": units.percent(view.kv_heads / view.heads),
+    }
+    caption = say(language, "variants.wires.caption", **fields)
+    return Drawn(figure, caption, say(language, "variants.wires.alt", **fields))
+
+
+def maps(view: View, language: str) -> Grid:
+    """Give every head's map with the view's KV heads, or its difference to that of the heads before."""
+    found = shared(view)
+    signed = view.show == "change"
+    values = found.weights - found.before if signed else found.weights
+    reach = float(np.abs(values).max()) or 1.0
+    state = np.where(found.allowed, VALUE_STATE, MASKED_STATE).astype(np.uint8)
+    rows, cols = (
+        Axis(dim, say(language, f"attention.axis.{dim}"), len(view.tokens), 0, view.tokens) for dim in ("query", "key")
+    )
+    group = view.heads // view.kv_heads
+    drawn = tuple(
+        Map(
+            str(head), say(language, "attention.head_kv", head=head, kv=head // group), values[head], rows, cols, state,
+            palette="diverging" if signed else "sequential", low=-reach if signed else 0.0, high=reach,
+        )
+        for head in range(view.heads)
+    )  # fmt: skip
+    return Grid(drawn, caption(view, language, found.error), _alt(view, values, language))
+
+
+def caption(view: View, language: str, error: float) -> str:
+    """Say how the shared heads were made and how far the layer's output is from the one before."""
+    if view.kv_heads == view.heads:
+        return say(language, "variants.maps.whole", heads=view.heads)
+    method = METHODS[view.method].label.say(language)
+    return say(language, "variants.maps.caption", method=method, error=units.percent(error))
+
+
+def _alt(view: View, values: np.ndarray, language: str) -> str:
+    head, row, col = (int(place) for place in np.unravel_index(int(np.abs(values).argmax()), values.shape))
+    return say(
+        language, "variants.maps.alt", heads=view.heads, kv_heads=view.kv_heads, tokens=len(view.tokens),
+        largest=f"{values[head, row, col]:.3g}", head=head, row=row, col=col,
+    )  # fmt: skip
+
+
+def named(taken: Taken, heads: int) -> str:
+    """Name a variant with its heads, as in "GQA 8/2"."""
+    return taken.variant.upper() + ("" if taken.kv_heads is None else f" {heads}/{taken.kv_heads}")
+
+
+def _read(params: Mapping[str, str], own: tuple[str, ...]) -> tuple[View, str, dict[str, str]]:
+    given = {name: text for name, text in params.items() if name not in own}
+    settled = settle(given)
+    if settled.problems:
+        raise Refusal(settled.problems[0])
+    return settled.view, params["lang"] if params.get("lang") in LANGUAGES else LANGUAGES[0], given
+
+
+def frame(params: Mapping[str, str]) -> bytes:
+    """Give the bytes of both pictures.
+
+    Raises:
+        Refusal: For settings that cannot be read.
+    """
+    view, language, given = _read(params, ("lang",))
+    wired = wires(view, language)
+    figures = {WIRES: spec(wired.figure, alt=wired.alt, caption=wired.caption)}
+    return with_figures(pack(FIGURE, given, {MAPS: maps(view, language)}), figures)
+
+
+def cell(params: Mapping[str, str]) -> dict[str, object]:
+    """Give the exact value of one cell: ``map``, ``row`` and ``col`` say which.
+
+    Raises:
+        Refusal: For settings that cannot be read and cells outside the map.
+    """
+    view, language, _ = _read(params, _OF_CELL)
+    tokens = len(view.tokens)
+    sides = (("map", view.heads), ("row", tokens), ("col", tokens))
+    head, row, col = (_index(params, name, length) for name, length in sides)
+    drawn = maps(view, language).maps[head]
+    allowed = col <= row
+    value = np.format_float_positional(np.float32(drawn.values[row, col]), trim="-") if allowed else ""
+    return {"value": value, "state": VALUE_STATE if allowed else MASKED_STATE, "row": row, "col": col}
+
+
+def _index(params: Mapping[str, str], name: str, length: int) -> int:
+    text = params.get(name, "")
+    if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) < length:
+        return int(text)
+    raise Refusal(_INDEX.fill(name=name, high=length - 1, value=repr(text[:40])))

@@ -1,0 +1,163 @@
+"""The variants page: controls, the wiring beside every head's map, the table of variants, and the claims."""
+
+from collections.abc import Callable, Mapping
+
+import streamlit as st
+
+from attnviz import units
+from attnviz.presets import PRESETS
+from attnviz.text import Text
+from attnviz.variants_run import Taken, of_view, table
+from attnviz.variants_view import MODELS, MOST_SHOWN, SIZES, View
+from pages.ui import layout, translate, variants_picture
+from pages.ui.bus import Group
+from pages.ui.controls import Panel
+from pages.ui.heatmap import heatmap
+from pages.ui.plot import plot
+from pages.ui.variants_picture import MAPS, WIRES, named
+
+HEIGHT = 420
+# What a selection of a cell names, in the order of the setting.
+_CELL = ("map", "query", "key")
+SOURCES = (
+    ("Vaswani et al. 2017, Attention Is All You Need, §3.2.2 (MHA)", "https://arxiv.org/abs/1706.03762"),
+    ("Shazeer 2019, Fast Transformer Decoding, §3 (MQA)", "https://arxiv.org/abs/1911.02150"),
+    ("Ainslie et al. 2023, GQA, §2 (mean pooling, first head, random)", "https://arxiv.org/abs/2305.13245"),
+    ("Touvron et al. 2023, Llama 2, Table 1", "https://arxiv.org/abs/2307.09288"),
+    ("DeepSeek-AI 2024, DeepSeek-V2, §2.1 (MLA)", "https://arxiv.org/abs/2405.04434"),
+)
+
+
+def side_controls(panel: Panel, group: Group) -> None:
+    """Draw the controls of the layer, the model around it, and the sentence."""
+    with st.sidebar:
+        st.subheader(panel.title("group.layer"), anchor=False)
+        panel.live("d_k", group)
+        panel.control("width")
+        panel.control("layers")
+        st.subheader(panel.title("group.cache"), anchor=False)
+        panel.control("context")
+        panel.control("dtype")
+        st.subheader(panel.title("group.input"), anchor=False)
+        panel.control("text")
+        panel.control("seed")
+
+
+def live_controls(panel: Panel, group: Group) -> None:
+    """Draw the sliders that the pictures follow, the published models, and how heads are merged."""
+    heads = panel.settled.view.heads
+    shared, all_heads, model, method = st.columns(4, vertical_alignment="bottom")
+    with shared:
+        panel.live("kv_heads", group, high=heads, stops=[n for n in range(1, heads + 1) if heads % n == 0])
+    with all_heads:
+        panel.live("heads", group)
+    with model:
+        panel.control("model", sets=SIZES)
+    with method:
+        panel.control("method")
+
+
+def pictures(panel: Panel, group: Group) -> None:
+    """Draw who reads whom beside what each head then looks at."""
+    view = panel.settled.view
+    wired = variants_picture.wires(view, panel.language)
+    left, right = st.columns([1, 1.25], gap="medium")
+    with left:
+        plot(
+            wired.figure, key="variants.wires", label=panel.title("title"), alt=wired.alt, caption=wired.caption,
+            words=translate.table(panel.language, "plot"), group=group, part=WIRES,
+        )  # fmt: skip
+    with right:
+        panel.control("show", segmented=True, bare=True)
+        heatmap(
+            variants_picture.maps(view, panel.language), part=MAPS, group=group, key="variants.maps",
+            words=translate.table(panel.language, "heatmap"), height=HEIGHT, selected=_selected(view),
+            on_select=lambda chosen: _select(panel, chosen),
+        )  # fmt: skip
+    _model(panel, view)
+
+
+def _selected(view: View) -> Mapping[str, object] | None:
+    """Give the selected cell as the maps mark it."""
+    return dict(zip(_CELL, (str(view.cell[0]), *view.cell[1:]), strict=True)) if view.cell else None
+
+
+def _select(panel: Panel, chosen: Mapping[str, object] | None) -> None:
+    """Take a cell that was clicked."""
+    indices = [str((chosen or {}).get(name, "")) for name in _CELL]
+    panel.set("cell", tuple(map(int, indices)) if all(map(str.isdigit, indices)) else None)
+
+
+def _model(panel: Panel, view: View) -> None:
+    """Say where a model's sizes come from, and what its windows and other layers change."""
+    model = MODELS.get(view.model)
+    if model is None:
+        return
+    said = [f"**{layout.escape(model.label.say(panel.language))}**"]
+    said += [layout.escape(model.note.say(panel.language))] if model.note else []
+    if view.preset is None:
+        said.append(panel.title("model.changed"))
+    elif model.sliding_layers:
+        kept = model.kv_cache_bytes(view.context, dtype=view.dtype)
+        said.append(
+            panel.title("model.windows", window=units.count(model.window or 0), layers=model.sliding_layers,
+                        kept=units.binary_bytes(kept))
+        )  # fmt: skip
+    st.caption(" · ".join([*said, f"[{panel.title('model.source')}]({model.source})"]))
+
+
+def numbers(panel: Panel) -> None:
+    """Show what the view takes, and the variants beside each other."""
+    view, taken = panel.settled.view, of_view(panel.settled.view)
+    st.subheader(panel.title("numbers.title"), anchor=False)
+    whole = table(view)[0]
+    columns = st.columns(4)
+    columns[0].metric(panel.title("numbers.parameters"), units.short_count(taken.parameters),
+                      help=panel.title("numbers.parameters_help", exact=units.count(taken.parameters)))  # fmt: skip
+    columns[1].metric(panel.title("numbers.token"), units.binary_bytes(taken.per_token),
+                      help=panel.title("numbers.token_help"))  # fmt: skip
+    columns[2].metric(panel.title("numbers.context", tokens=units.count(view.context)),
+                      units.binary_bytes(taken.per_context))  # fmt: skip
+    columns[3].metric(panel.title("numbers.share"), units.percent(taken.per_token / whole.per_token))
+    st.markdown(_table(panel, view))
+    st.caption(panel.title("numbers.note", latent=units.count(table(view)[-1].elements)))
+
+
+def _table(panel: Panel, view: View) -> str:
+    """Give the variants as a table in Markdown, the view's own row in bold."""
+    rows = table(view)
+    whole = rows[0].per_token
+    fields: Mapping[str, Callable[[Taken], str]] = {
+        "variant": lambda one: named(one, view.heads),
+        "parameters": lambda one: units.count(one.parameters),
+        "elements": lambda one: units.count(one.elements),
+        "token": lambda one: units.binary_bytes(one.per_token),
+        "context": lambda one: units.binary_bytes(one.per_context),
+        "share": lambda one: units.percent(one.per_token / whole),
+        "error": lambda one: "–" if one.error is None else units.percent(one.error),
+    }
+    heading = [panel.title(f"table.{name}") for name in fields]
+    lines = ["| " + " | ".join(heading) + " |", "|:--" + "|--:" * (len(fields) - 1) + "|"]
+    for one in rows:
+        cells = [give(one) for give in fields.values()]
+        if one.kv_heads == view.kv_heads:
+            cells = [f"**{text}**" for text in cells]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def words(panel: Panel) -> None:
+    """Say what is seen and why, answer two popular claims, and give the sources."""
+    st.subheader(panel.title("words.title"), anchor=False)
+    for name in ("seen", "random", "saves"):
+        st.markdown(panel.title(f"words.{name}"))
+    st.caption(panel.title("words.drawn", most=MOST_SHOWN))
+    st.subheader(panel.title("claims.title"), anchor=False)
+    for name, models in (("llama", ("llama-2-7b", "llama-2-70b")), ("deepseek", ("deepseek-v3-r1-671b",))):
+        links = " · ".join(f"[{_label(PRESETS[key].label, panel)}]({PRESETS[key].source})" for key in models)
+        st.markdown(f"{panel.title(f'claims.{name}')} {links}")
+    layout.sources(panel.language, SOURCES)
+
+
+def _label(label: Text, panel: Panel) -> str:
+    return layout.escape(label.say(panel.language))

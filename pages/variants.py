@@ -1,0 +1,18 @@
+"""Variants: how many query heads share a KV head, what that changes, and what it saves."""
+
+from attnviz.variants_view import settle
+from pages.ui import layout, link, variants_sections
+from pages.ui.bus import Group
+from pages.ui.controls import Panel
+
+panel = Panel("variants", link.language(), settle)
+group = Group("variants", "/live/variants", panel.settled.link() | {"lang": panel.language})
+
+layout.header(panel)
+layout.remarks(panel.remarks)
+variants_sections.side_controls(panel, group)
+variants_sections.live_controls(panel, group)
+variants_sections.pictures(panel, group)
+variants_sections.numbers(panel)
+variants_sections.words(panel)
+panel.write_link()
