@@ -47,7 +47,7 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
                 "model",
                 Text("Published model", "已公布的模型"),
                 OWN,
-                Text("Sets heads, sizes, layers and context as published.", "按公布的数值设置头数、维度、层数和上下文。"),
+                Text("Sets heads, sizes, layers and context.", "按公布的数值设置头数、维度、层数和上下文。"),
                 options={OWN: _NO_MODEL} | {key: preset.label for key, preset in MODELS.items()},
             ),
             replace(ATTENTION_KNOBS["heads"], default=8),

@@ -6,7 +6,7 @@ Figure = dict[str, Any]
 
 # The colours of the theme, one for each group in turn.
 COLOURS = 8
-HEIGHT = 350
+HEIGHT = 330
 # Above so many heads, their numbers would run into each other.
 _NUMBERED = 16
 _TOP, _BOTTOM = 1.0, 0.0
@@ -38,7 +38,7 @@ def wiring(heads: int, kv_heads: int, *, query: str, shared: str, hover: str) ->
     colours = [f"theme-{kv % COLOURS}" for kv in range(kv_heads)]
     data.append(_row(list(range(heads)), _TOP, [colours[head // group] for head in range(heads)], min(30, 0.72 * room)))
     data[-1] |= {"text": [hover.format(head=head, kv=head // group) for head in range(heads)]}
-    data.append(_row(places, _BOTTOM, colours, min(38, 0.9 * room), "square"))
+    data.append(_row(places, _BOTTOM, colours, min(36, 320 / kv_heads), "square"))
     data[-1] |= {"text": [f"{shared} {kv}" for kv in range(kv_heads)]}
     notes = [*_numbers(list(range(heads)), _TOP, 24), *_numbers(places, _BOTTOM, -27)]
     notes += [_name(query, heads, _TOP, 58), _name(shared, kv_heads, _BOTTOM, -62)]

@@ -17,6 +17,8 @@ from pages.ui.translate import say
 
 FIGURE = "variants"
 WIRES, MAPS = "wires", "maps"
+# Above so many heads a map is too narrow for words in its title.
+COMPACT = 12
 _OF_CELL = ("lang", "part", "map", "row", "col")
 _INDEX = Text("{name} must be a whole number from 0 to {high}, got {value}.",
               "{name} 应为 0 到 {high} 之间的整数，收到的是 {value}。")  # fmt: skip
@@ -57,23 +59,29 @@ def maps(view: View, language: str) -> Grid:
     rows, cols = (
         Axis(dim, say(language, f"attention.axis.{dim}"), len(view.tokens), 0, view.tokens) for dim in ("query", "key")
     )
-    group = view.heads // view.kv_heads
     drawn = tuple(
         Map(
-            str(head), say(language, "attention.head_kv", head=head, kv=head // group), values[head], rows, cols, state,
+            str(head), _title(view, head, language), values[head], rows, cols, state,
             palette="diverging" if signed else "sequential", low=-reach if signed else 0.0, high=reach,
         )
         for head in range(view.heads)
     )  # fmt: skip
-    return Grid(drawn, caption(view, language, found.error), _alt(view, values, language))
+    return Grid(drawn, _caption(view, language, found.error), _alt(view, values, language))
 
 
-def caption(view: View, language: str, error: float) -> str:
+def _title(view: View, head: int, language: str) -> str:
+    """Name a head with the KV head it reads, in the fewest signs where there are many."""
+    kv = head // (view.heads // view.kv_heads)
+    return say(language, "attention.head_kv", head=head, kv=kv) if view.heads <= COMPACT else f"{head}→{kv}"
+
+
+def _caption(view: View, language: str, error: float) -> str:
     """Say how the shared heads were made and how far the layer's output is from the one before."""
+    compact = f" {say(language, 'variants.maps.compact')}" if view.heads > COMPACT else ""
     if view.kv_heads == view.heads:
-        return say(language, "variants.maps.whole", heads=view.heads)
+        return say(language, "variants.maps.whole", heads=view.heads) + compact
     method = METHODS[view.method].label.say(language)
-    return say(language, "variants.maps.caption", method=method, error=units.percent(error))
+    return say(language, "variants.maps.caption", method=method, error=units.percent(error)) + compact
 
 
 def _alt(view: View, values: np.ndarray, language: str) -> str:

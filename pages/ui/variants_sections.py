@@ -16,7 +16,8 @@ from pages.ui.heatmap import heatmap
 from pages.ui.plot import plot
 from pages.ui.variants_picture import MAPS, WIRES, named
 
-HEIGHT = 420
+# Of the maps: those of many heads need more room each for their titles.
+HEIGHTS = {8: 330, 32: 440, 64: 600}
 # What a selection of a cell names, in the order of the setting.
 _CELL = ("map", "query", "key")
 SOURCES = (
@@ -71,10 +72,14 @@ def pictures(panel: Panel, group: Group) -> None:
         panel.control("show", segmented=True, bare=True)
         heatmap(
             variants_picture.maps(view, panel.language), part=MAPS, group=group, key="variants.maps",
-            words=translate.table(panel.language, "heatmap"), height=HEIGHT, selected=_selected(view),
+            words=translate.table(panel.language, "heatmap"), height=_height(view.heads), selected=_selected(view),
             on_select=lambda chosen: _select(panel, chosen),
         )  # fmt: skip
     _model(panel, view)
+
+
+def _height(heads: int) -> int:
+    return next(height for most, height in HEIGHTS.items() if heads <= most)
 
 
 def _selected(view: View) -> Mapping[str, object] | None:
@@ -93,17 +98,15 @@ def _model(panel: Panel, view: View) -> None:
     model = MODELS.get(view.model)
     if model is None:
         return
-    said = [f"**{layout.escape(model.label.say(panel.language))}**"]
-    said += [layout.escape(model.note.say(panel.language))] if model.note else []
+    said = [layout.escape(model.note.say(panel.language))] if model.note else []
     if view.preset is None:
         said.append(panel.title("model.changed"))
     elif model.sliding_layers:
         kept = model.kv_cache_bytes(view.context, dtype=view.dtype)
-        said.append(
-            panel.title("model.windows", window=units.count(model.window or 0), layers=model.sliding_layers,
-                        kept=units.binary_bytes(kept))
-        )  # fmt: skip
-    st.caption(" · ".join([*said, f"[{panel.title('model.source')}]({model.source})"]))
+        fields = {"window": units.count(model.window or 0), "layers": model.sliding_layers}
+        said.append(panel.title("model.windows", **fields, kept=units.binary_bytes(kept)))
+    said.append(f"[{panel.title('model.source')}]({model.source})")
+    st.caption(f"**{_label(model.label, panel)}** · {' '.join(said)}")
 
 
 def numbers(panel: Panel) -> None:
