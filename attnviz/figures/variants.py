@@ -36,9 +36,11 @@ def wiring(heads: int, kv_heads: int, *, query: str, shared: str, hover: str) ->
         ys = [_TOP, _BOTTOM, None] * (len(xs) // 3)
         data.append({"type": "scatter", "mode": "lines", "x": xs, "y": ys, "line": line, "hoverinfo": "skip"})
     colours = [f"theme-{kv % COLOURS}" for kv in range(kv_heads)]
-    data.append(_row(list(range(heads)), _TOP, [colours[head // group] for head in range(heads)], min(30, 0.72 * room)))
+    data.append(
+        _row(list(range(heads)), _TOP, [colours[head // group] for head in range(heads)], min(30.0, 0.72 * room))
+    )
     data[-1] |= {"text": [hover.format(head=head, kv=head // group) for head in range(heads)]}
-    data.append(_row(places, _BOTTOM, colours, min(36, 320 / kv_heads), "square"))
+    data.append(_row(places, _BOTTOM, colours, min(36.0, 320 / kv_heads), "square"))
     data[-1] |= {"text": [f"{shared} {kv}" for kv in range(kv_heads)]}
     notes = [*_numbers(list(range(heads)), _TOP, 24), *_numbers(places, _BOTTOM, -27)]
     notes += [_name(query, heads, _TOP, 58), _name(shared, kv_heads, _BOTTOM, -62)]

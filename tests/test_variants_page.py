@@ -1,0 +1,157 @@
+"""The variants page: every view by link, the live route beside the page, models by one click, claims with sources."""
+
+import re
+
+import numpy as np
+import pytest
+
+from attnviz.conversion import METHODS
+from attnviz.presets import PRESETS
+from attnviz.text import LANGUAGES, Refusal
+from attnviz.variants_run import shared, table
+from attnviz.variants_view import MODELS, OWN, SHOWS, settle
+from pages.ui.heatmap.frame import unpack
+from pages.ui.translate import say
+from pages.ui.variants_picture import cell, frame
+from tests.pages import check, keys, link, plain, plots, said, shown, visit, widgets
+
+VIEWS = (
+    {},
+    {"kv_heads": "8"},
+    {"heads": "16", "kv_heads": "1", "method": "first"},
+    {"show": "change", "method": "random", "dtype": "float32"},
+    {"model": "gemma-2-2b", "seed": "4"},
+    {"cell": "5,7,2", "text": "<b>bold</b> $x$ 猫"},
+)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("settings", VIEWS, ids=str)
+def test_the_page_and_the_live_route_draw_the_same(settings, language):
+    app = visit(language, page="variants", **settings)
+    settled = settle(settings)
+    assert link(app) == settled.link()
+    header, codes = unpack(frame({"lang": language, **settings}))
+    assert plots(app)["variants.wires"] == header["figures"]["wires"]
+    own, drawn = shown(app, "variants.maps")
+    assert own["parts"]["maps"] == header["parts"]["maps"] and own["config"]["url"] == "/live/variants"
+    for one, other in zip(drawn["maps"], codes["maps"], strict=True):
+        assert (one == other).all()
+    assert len(codes["maps"]) == settled.view.heads
+    for text in (header["parts"]["maps"]["caption"], header["figures"]["wires"]["layout"]["meta"]["alt"]):
+        assert text and "{" not in text
+
+
+def test_every_map_names_its_kv_head():
+    for heads, kv_heads in ((8, 2), (16, 4)):
+        header, _ = unpack(frame({"heads": str(heads), "kv_heads": str(kv_heads)}))
+        titles = [drawn["title"] for drawn in header["parts"]["maps"]["maps"]]
+        found = [tuple(map(int, re.findall(r"\d+", title))) for title in titles]
+        assert found == [(head, head // (heads // kv_heads)) for head in range(heads)]
+
+
+@pytest.mark.parametrize("show", SHOWS)
+def test_a_cell_says_the_exact_value(show):
+    found = shared(settle({}).view)
+    wanted = found.weights - found.before if show == "change" else found.weights
+    for head, row, col in ((0, 0, 0), (5, 7, 2), (7, 11, 11)):
+        answer = cell({"show": show, "part": "maps", "map": str(head), "row": str(row), "col": str(col)})
+        assert float(str(answer["value"])) == pytest.approx(float(wanted[head, row, col]), abs=1e-7)
+        assert answer["state"] == 0
+    assert cell({"map": "0", "row": "0", "col": "1"})["state"] == 1
+
+
+@pytest.mark.parametrize("place", [{"map": "8"}, {"row": "12"}, {"col": "x"}, {"col": "-1"}, {"row": ""}])
+def test_a_cell_outside_is_refused(place):
+    with pytest.raises(Refusal, match=next(iter(place))):
+        cell({"map": "0", "row": "0", "col": "0", **place})
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_table_is_that_of_the_view(language):
+    app = visit(language, page="variants", model="llama-3-8b")
+    (text,) = [entry.value for entry in app.markdown if entry.value.startswith("| ")]
+    rows = [[part.strip() for part in line.strip("| ").split("|")] for line in text.splitlines()[2:]]
+    assert [row[0].strip("*") for row in rows] == ["MHA 32/32", "GQA 32/8", "MQA 32/1", "MLA"]
+    assert [row[0].startswith("**") for row in rows] == [False, True, False, False]
+    taken = table(settle({"model": "llama-3-8b"}).view)
+    assert [row[2].strip("*") for row in rows] == [f"{one.elements:,}" for one in taken]
+    assert rows[1][3:6] == ["**128 KiB**", "**1 GiB**", "**25%**"]
+    assert f"{100 * (taken[1].error or 0):.1f}%" == rows[1][6].strip("*") and rows[3][6] == "–"
+    assert {metric.value for metric in app.metric} == {"41.9M", "128 KiB", "1 GiB", "25%"}
+
+
+def test_a_model_is_one_click_and_takes_the_place_of_what_was_set():
+    app = visit(page="variants", heads="16", kv_heads="4", layers="7", seed="3")
+    app.selectbox(key="variants.model").set_value("llama-2-70b")
+    check(app.run())
+    assert link(app) == {"model": "llama-2-70b", "seed": "3"}
+    assert (widgets(app)["variants.width"], widgets(app)["variants.layers"]) == (8192, 80)
+    assert PRESETS["llama-2-70b"].source in said(app)
+    app.number_input(key="variants.layers").set_value(3)
+    check(app.run())
+    assert link(app) == {"model": "llama-2-70b", "seed": "3", "layers": "3"}
+    assert say("en", "variants.model.changed") in said(app)
+    app.selectbox(key="variants.model").set_value(OWN)
+    check(app.run())
+    assert link(app) == {"seed": "3"} and say("en", "variants.model.source") not in said(app)
+
+
+def test_every_model_opens_by_link_with_its_source():
+    app = visit(page="variants")
+    for key in MODELS:
+        app.query_params = {"model": [key], "lang": ["en"]}
+        check(app.run())
+        assert not app.warning and link(app) == {"model": key}
+        assert MODELS[key].source in said(app)
+        assert ("keep a window" in plain(said(app))) == bool(MODELS[key].sliding_layers)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_by_link(method):
+    app = visit("zh", page="variants", method=method)
+    assert widgets(app)["variants.method"] == method and not app.warning
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_wrong_claims_are_answered_with_sources(language):
+    words = said(visit(language, page="variants"))
+    for key in ("llama-2-7b", "llama-2-70b", "deepseek-v3-r1-671b"):
+        assert PRESETS[key].source in words
+    # What the sentences say is what the published files say.
+    assert PRESETS["llama-2-7b"].variant == PRESETS["llama-2-13b"].variant == "mha"
+    assert PRESETS["llama-2-70b"].sizes["num_key_value_heads"] == 8
+    assert {PRESETS[key].variant for key in PRESETS if key.startswith("deepseek")} == {"mla"}
+    for url in ("2305.13245", "1911.02150", "2405.04434", "2307.09288"):
+        assert url in words
+
+
+HOSTILE = {
+    "kv_heads=0": "kv_heads must be a whole number from 1 to 64, got '0'.",
+    "heads=65": "heads must be a whole number from 1 to 64, got '65'.",
+    "d_k=512": "d_k must be a whole number from 1 to 256, got '512'.",
+    "model=falcon-7b": "model must be one of own",
+    "dtype=int4": "dtype must be one of float64",
+    "context=99999999999": "context must be a whole number from 1 to 16,777,216",
+    "method=<b>": "method must be one of mean, first, random, got '<b>'.",
+    "cell=a": "cell must be",
+    "length=4": "'length' is not a setting of this page.",
+}
+
+
+@pytest.mark.parametrize("given", HOSTILE)
+def test_a_bad_value_is_named_and_the_page_stays(given):
+    name, value = given.split("=")
+    app = visit(page="variants", **{name: value})
+    (warning,) = app.warning
+    assert HOSTILE[given] in plain(warning.value) and not re.search(r"(?<!\\)[<$\[*]", warning.value)
+    assert link(app) == {} and "variants.wires" in plots(app) and "variants.maps" in keys(app)
+    with pytest.raises(Refusal, match=re.escape(HOSTILE[given][:15])):
+        frame({name: value})
+
+
+def test_the_largest_layer_stays_a_small_answer():
+    answer = frame({"heads": "64", "kv_heads": "64", "d_k": "256", "text": "a b c d " * 9})
+    header, codes = unpack(answer)
+    assert len(codes["maps"]) == 64 and codes["maps"][0].shape == (24, 24) and len(answer) < 400_000
+    assert np.isfinite([drawn["high"] for drawn in header["parts"]["maps"]["maps"]]).all()
