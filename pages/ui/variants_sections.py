@@ -18,6 +18,10 @@ from pages.ui.variants_picture import MAPS, WIRES, named
 
 # Of the maps: those of many heads need more room each for their titles.
 HEIGHTS = {8: 330, 32: 440, 64: 600}
+# On a phone the table is moved sideways; squeezed, its words would break at every letter.
+_STYLE = """<style>
+@media (max-width: 640px) { .st-key-variants-table :is(th, td) { white-space: nowrap; } }
+</style>"""
 # What a selection of a cell names, in the order of the setting.
 _CELL = ("map", "query", "key")
 SOURCES = (
@@ -122,7 +126,9 @@ def numbers(panel: Panel) -> None:
     columns[2].metric(panel.title("numbers.context", tokens=units.count(view.context)),
                       units.binary_bytes(taken.per_context))  # fmt: skip
     columns[3].metric(panel.title("numbers.share"), units.percent(taken.per_token / whole.per_token))
-    st.markdown(_table(panel, view))
+    st.html(_STYLE)
+    with st.container(key="variants.table"):
+        st.markdown(_table(panel, view))
     st.caption(panel.title("numbers.note", latent=units.count(table(view)[-1].elements)))
 
 

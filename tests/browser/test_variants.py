@@ -121,6 +121,8 @@ def test_groups_have_the_theme_s_colours(visit: Open, scheme: str) -> None:
 def test_fits_a_phone_and_a_projector(visit: Open, language: str) -> None:
     page = visit(f"lang={language}", viewport=PHONE, touch=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+    lines = page.locator(".st-key-variants-table th").evaluate_all("cells => cells.map(cell => cell.offsetHeight)")
+    assert lines and max(lines) < 60  # one line each
     page = visit(f"lang={language}")
     for picture in (wires(page), maps(page)):
         bounds = picture.bounding_box()
