@@ -169,6 +169,9 @@ def test_a_section_is_open_where_a_link_changes_what_is_in_it():
     app = visit(backend="sdpa")
     assert widgets(app)["attention.backend"] == "sdpa"
     assert "attention.log" not in widgets(app)
+    app.selectbox(key="attention.backend").set_value("eager")
+    check(app.run())
+    assert "attention.backend" in widgets(app)  # it stays open when its settings are back at their defaults
 
 
 @pytest.mark.parametrize("late", [{}, {"heads": "3"}])

@@ -126,9 +126,12 @@ def fold(label: str, *, icon: str, key: str, expanded: bool = False) -> DeltaGen
         label: Its title.
         icon: A Material icon as Streamlit writes it.
         key: Its key in the session.
-        expanded: Whether it is open at first.
+        expanded: Whether it is to be open; once it was, it no longer closes by itself.
     """
-    container = st.expander(label, expanded, icon=icon, key=key, on_change="rerun")
+    # Under someone's hand, back at its default, a setting must not fold away.
+    once = f"{key}.once"
+    st.session_state[once] = expanded or st.session_state.get(once, False)
+    container = st.expander(label, st.session_state[once], icon=icon, key=key, on_change="rerun")
     return container if container.open else None
 
 
