@@ -339,6 +339,7 @@ def test_a_strip_reports_the_map_that_was_clicked_and_keys_go_through_them(show:
     page = show("strip=1")
     page.mouse.click(*centre(page, 1, 1, (8, 16), 1, "strip"))
     expect(page.get_by_text("stage: k", exact=True)).to_be_visible()
+    wait_idle(page)
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_text("stage: q", exact=True)).to_be_visible()
     expect_chosen(page, None)
