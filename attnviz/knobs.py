@@ -211,3 +211,21 @@ class Words(Knob):
         if not isinstance(raw, str) or len(raw) > self.most:
             raise self._refuse(_WORDS.fill(high=f"{self.most:,}"), raw)
         return raw
+
+
+def checked(owner: str, knobs: Sequence[Knob], settings: Mapping[str, object]) -> dict[str, Value]:
+    """Give the checked value of every knob; those not given take their default.
+
+    Args:
+        owner: Key of what has these knobs.
+        knobs: The knobs.
+        settings: Values by the knobs' names.
+
+    Raises:
+        Refusal: If a value breaks its knob's rule.
+        ValueError: If a setting is not one of the knobs.
+    """
+    unknown = settings.keys() - {knob.name for knob in knobs}
+    if unknown:
+        raise ValueError(f"{owner} has no setting {', '.join(sorted(unknown))}")
+    return {knob.name: knob.parse(settings.get(knob.name, knob.default)) for knob in knobs}

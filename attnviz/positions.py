@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnviz.knobs import Choice, Knob, Number
+from attnviz.knobs import Choice, Knob, Number, checked
 from attnviz.registry import Registry
 from attnviz.text import Refusal, Text, same
 
@@ -83,10 +83,7 @@ class PositionKind:
 
     def read(self, **settings: Any) -> dict[str, Any]:
         """Give the checked value of every knob, see ``build``."""
-        checked = {knob.name: knob.parse(settings.pop(knob.name, knob.default)) for knob in self.knobs}
-        if settings:
-            raise ValueError(f"{self.key} has no setting {', '.join(settings)}")
-        return checked
+        return checked(self.key, self.knobs, settings)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, *, layout: str = "half_split") -> Tensor:

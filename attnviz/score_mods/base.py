@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attnviz.knobs import Knob
+from attnviz.knobs import Knob, checked
 from attnviz.text import Refusal, Text, same
 
 Span = tuple[int, int]
@@ -138,7 +138,4 @@ class ScoreModKind:
 
     def read(self, **settings: Any) -> dict[str, Any]:
         """Give the checked value of every knob, see ``build``."""
-        checked = {knob.name: knob.parse(settings.pop(knob.name, knob.default)) for knob in self.knobs}
-        if settings:
-            raise ValueError(f"{self.key} has no setting {', '.join(settings)}")
-        return checked
+        return checked(self.key, self.knobs, settings)
