@@ -21,11 +21,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark this folder's tests, put them last, and skip them where there is no browser to run them in, except in CI.
 
     Last, because Playwright keeps an event loop running in this thread, and ``asyncio.run`` refuses to start beside it.
+    Each may fail twice: on a machine with other work to do a pointer can lose a race against a page that is still
+    settling. The closing summary names every test that needed another try.
     """
     own = [item for item in items if Path(__file__).parent in item.path.parents]
     items[:] = [item for item in items if item not in own] + own
     for item in own:
         item.add_marker(pytest.mark.browser)
+        item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=1))
     if own and not os.environ.get("CI") and find_chromium() is None:
         for item in own:
             item.add_marker(pytest.mark.skip(reason="no Chromium; `python tests/run.py` installs one"))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, WebSocket
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, FloatRect, Locator, Page, Playwright, WebSocket
 
 from tests.chromium import FLAGS, find_chromium
 
@@ -34,6 +34,22 @@ IDLE = """() => {
   return now - window.__idleSince >= 150;
 }"""
 
+# The window's rectangle of an element, once it has been the same for eight frames.
+RESTING = """element => new Promise((resolve, reject) => {
+  const end = performance.now() + 30000
+  let last = "", same = 0
+  const look = () => {
+    const { x, y, width, height } = element.getBoundingClientRect()
+    const now = JSON.stringify({ x, y, width, height })
+    same = now === last ? same + 1 : 0
+    last = now
+    if (same >= 8 && width > 0) resolve({ x, y, width, height })
+    else if (performance.now() > end) reject(new Error(`never rests: ${now}`))
+    else requestAnimationFrame(look)
+  }
+  look()
+})"""
+
 
 def launch(playwright: Playwright) -> Browser:
     """Start the Chromium that ``find_chromium`` names.
@@ -56,6 +72,17 @@ def wait_idle(page: Page, timeout: float = WAIT_MS) -> None:
     """
     page.evaluate("window.__idleSince = undefined")
     page.wait_for_function(IDLE, timeout=timeout, polling=50)
+
+
+def resting_box(locator: Locator) -> FloatRect:
+    """Give where something is in the window once it has stayed there for eight frames on end.
+
+    Parts above a picture may still grow after the page's script has ended; a point read meanwhile is another cell's.
+
+    Raises:
+        playwright.sync_api.Error: If it does not rest within half a minute.
+    """
+    return locator.evaluate(RESTING)
 
 
 def go_to(page: Page, path: str) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.driver import PHONE, wait_idle
+from tests.browser.driver import PHONE, resting_box, wait_idle
 
 Open = Callable[..., Page]
 
@@ -92,8 +92,7 @@ def at(page: Page, row: float, col: float, of: tuple[int, int], map: int = 0) ->
     """Give the middle of a cell as a point of the window, ``of`` so many rows and columns on screen."""
     stage = main(page).locator("[data-part=stage]")
     stage.scroll_into_view_if_needed()
-    bounds, box = stage.bounding_box(), layout(page)["maps"][map]
-    assert bounds is not None
+    bounds, box = resting_box(stage), layout(page)["maps"][map]
     x = box["x"] + (col + 0.5) * box["w"] / of[1]
     return bounds["x"] + x, bounds["y"] + box["y"] + (row + 0.5) * box["h"] / of[0]
 
@@ -114,8 +113,7 @@ def exact(page: Page, row: int, col: int, map: str = "0") -> str:
 def hold(page: Page, name: str | re.Pattern[str], end: float, steps: int = 8) -> None:
     """Take a slider's thumb and move it to ``end`` of its track without letting go."""
     track = slider(page, name)
-    bounds = track.bounding_box()
-    assert bounds is not None
+    bounds = resting_box(track)
     share = track.evaluate("e => (e.value - e.min) / (e.max - e.min)")
     y = bounds["y"] + bounds["height"] / 2
     page.mouse.move(bounds["x"] + 7 + share * (bounds["width"] - 14), y)
@@ -376,8 +374,7 @@ def test_the_bars_and_their_numbers_follow_the_slider_with_the_maps(visit: Open)
     bar = page.locator(".st-key-attention-row .barlayer .trace").nth(1).locator(".point path")
     shape = bar.get_attribute("d")
     page.evaluate(COUNT_RUNS)
-    bounds = slider(page, re.compile("d_k")).bounding_box()
-    assert bounds is not None
+    bounds = resting_box(slider(page, re.compile("d_k")))
     page.mouse.move(bounds["x"] + 2, bounds["y"] + bounds["height"] / 2)
     page.mouse.down()
     page.mouse.move(bounds["x"] + 0.8 * bounds["width"], bounds["y"] + bounds["height"] / 2, steps=4)
@@ -532,8 +529,7 @@ def test_a_phone_has_the_whole_width_and_no_more(visit: Open, language: str) -> 
         PHONE[0],
     )
     assert wide == []
-    bounds = main(page).bounding_box()
-    assert bounds is not None
+    bounds = resting_box(main(page))
     assert all(box["x"] + box["w"] <= bounds["width"] for box in layout(page)["maps"])
     page.touchscreen.tap(*at(page, 5, 2, (12, 12), map=1))
     page.wait_for_url("**cell=1%2C5%2C2*")
@@ -541,8 +537,7 @@ def test_a_phone_has_the_whole_width_and_no_more(visit: Open, language: str) -> 
 
 def test_fits_a_projector(visit: Open) -> None:
     page = visit()
-    bounds = main(page).locator("[data-part=stage]").bounding_box()
-    assert bounds is not None
+    bounds = resting_box(main(page).locator("[data-part=stage]"))
     assert bounds["y"] + bounds["height"] <= 720
 
 

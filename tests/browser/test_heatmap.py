@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.apps.heatmap_app import CHINESE, ODD, SENTENCE, values
-from tests.browser.driver import PHONE, wait_idle
+from tests.browser.driver import PHONE, resting_box, wait_idle
 
 APP = "tests/browser/apps/heatmap_app.py"
 Open = Callable[..., Page]
@@ -54,8 +54,7 @@ def frames(page: Page) -> int:
 
 def centre(page: Page, row: float, col: float, shape: tuple[int, int], which: int = 0, key: str = "main"):
     """Give where the middle of a cell of an unzoomed map is, on the page."""
-    box, outer = layout(page, key)["maps"][which], stage(page, key).bounding_box()
-    assert outer is not None
+    outer, box = resting_box(stage(page, key)), layout(page, key)["maps"][which]
     x = outer["x"] + box["x"] + (col + 0.5) / shape[1] * box["w"]
     return x, outer["y"] + box["y"] + (row + 0.5) / shape[0] * box["h"]
 
@@ -435,8 +434,7 @@ def test_exact_cells_have_the_colours_of_the_bar(show: Open) -> None:
     page.mouse.move(1, 700)
     (box,) = layout(page)["maps"]
     bar = min(label["x"] for label in layout(page)["labels"] if label["axis"] == "bar") - 12
-    corner = stage(page).bounding_box()
-    assert corner is not None
+    corner = resting_box(stage(page))
     rows, cols = shown(page, "row"), shown(page, "col")
     whole = values({"d": "30"}, 0, np.arange(600), np.arange(400))
     assert whole[rows[0] : rows[-1] + 1, cols[0] : cols[-1] + 1].max() < 0.8 * whole.max()

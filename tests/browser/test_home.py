@@ -12,7 +12,7 @@ from pages import entries
 from pages.ui.heatmap.frame import unpack
 from pages.ui.home_paths import MINIATURES, PATHS
 from pages.ui.translate import say
-from tests.browser.driver import PHONE, go_to, wait_idle
+from tests.browser.driver import PHONE, go_to, resting_box, wait_idle
 
 Open = Callable[..., Page]
 KEYS = [miniature.key for miniature in MINIATURES]
@@ -63,8 +63,7 @@ def test_every_miniature_follows_the_slider_while_it_is_held(visit: Open) -> Non
     page = visit()
     before = {key: root(page, key).evaluate(PIXELS) for key in KEYS}
     address = page.url
-    box = slider(page).bounding_box()
-    assert box is not None
+    box = resting_box(slider(page))
     y = box["y"] + box["height"] / 2
     share = slider(page).evaluate("e => (e.value - e.min) / (e.max - e.min)")
     page.mouse.move(box["x"] + share * box["width"], y)
@@ -178,15 +177,12 @@ def test_the_page_fits_in_both_languages_and_themes(visit: Open, viewport, local
     expect(page.get_by_role("heading", level=1)).to_have_text(say(language, "home.title"))
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     for key in KEYS:
-        box, card = (
-            place.bounding_box() for place in (root(page, key), page.locator(f".st-key-home-card-{key}").first)
-        )
-        assert box is not None and card is not None
+        box, card = (resting_box(place) for place in (root(page, key), page.locator(f".st-key-home-card-{key}").first))
         assert card["x"] <= box["x"] and box["x"] + box["width"] <= card["x"] + card["width"]
     if viewport == (1280, 720):
         # All miniatures and the way on are on the first screen.
-        top = page.locator(".st-key-home-path-learner").bounding_box()
-        assert top is not None and top["y"] < 720 - 60
+        top = resting_box(page.locator(".st-key-home-path-learner"))
+        assert top["y"] < 720 - 60
 
 
 def test_the_colours_are_those_of_the_theme(visit: Open) -> None:

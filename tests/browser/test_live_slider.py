@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.driver import wait_idle
+from tests.browser.driver import resting_box, wait_idle
 from tests.browser.server import Server
 
 APP = "tests/browser/apps/live_app.py"
@@ -29,8 +29,7 @@ def box(page: Page, name: str = "The x") -> Locator:
 
 def place(page: Page, share: float, name: str = "The x") -> tuple[float, float]:
     """Give the point of the track at ``share`` of its length, measured as the thumb's centre moves."""
-    bounds = slider(page, name).bounding_box()
-    assert bounds is not None
+    bounds = resting_box(slider(page, name))
     return bounds["x"] + 7 + share * (bounds["width"] - 14), bounds["y"] + bounds["height"] / 2
 
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from attnviz.masks import MASKS
-from tests.browser.driver import PHONE, wait_idle
+from tests.browser.driver import PHONE, resting_box, wait_idle
 
 Open = Callable[..., Page]
 
@@ -66,16 +66,14 @@ def click_map(page: Page, key: str, index: int, across: float = 0.5, down: float
     """Click a place of one map of a picture, given as shares of its width and height."""
     stage = root(page, key).locator("[data-part=stage]")
     stage.scroll_into_view_if_needed()
-    bounds, box = stage.bounding_box(), layout(page, key)["maps"][index]
-    assert bounds is not None
+    bounds, box = resting_box(stage), layout(page, key)["maps"][index]
     page.mouse.click(bounds["x"] + box["x"] + across * box["w"], bounds["y"] + box["y"] + down * box["h"])
 
 
 def hold(page: Page, name: str, end: float) -> None:
     """Take a slider's thumb and move it to ``end`` of its track without letting go."""
     track = slider(page, name)
-    bounds = track.bounding_box()
-    assert bounds is not None
+    bounds = resting_box(track)
     share = track.evaluate("e => (e.value - e.min) / (e.max - e.min)")
     y = bounds["y"] + bounds["height"] / 2
     page.mouse.move(bounds["x"] + 7 + share * (bounds["width"] - 14), y)
@@ -190,8 +188,7 @@ def test_a_long_mask_is_pooled_and_sharper_where_it_is_zoomed(visit: Open) -> No
     page = visit("lang=en&mask=sliding_window&length=4096&window=100")
     expect(caption(page)).to_contain_text("4,096 × 4,096")
     stage = root(page, "main-mask").locator("[data-part=stage]")
-    bounds, box = stage.bounding_box(), layout(page, "main-mask")["maps"][0]
-    assert bounds is not None
+    bounds, box = resting_box(stage), layout(page, "main-mask")["maps"][0]
     page.mouse.move(bounds["x"] + box["x"] + 20, bounds["y"] + box["y"] + 20)
     page.mouse.down()
     page.mouse.move(bounds["x"] + box["x"] + 40, bounds["y"] + box["y"] + 40, steps=4)
@@ -265,7 +262,7 @@ def test_every_mask_in_the_gallery_has_its_whole_name(language: str, visit: Open
 def test_the_large_picture_is_on_the_first_screen(visit: Open) -> None:
     page = visit()
     bounds, box = (
-        root(page, "main-mask").locator("[data-part=stage]").bounding_box(),
+        resting_box(root(page, "main-mask").locator("[data-part=stage]")),
         layout(page, "main-mask")["maps"][0],
     )
     assert bounds is not None

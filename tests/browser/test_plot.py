@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from pages.ui.plot.asset import PATH
-from tests.browser.driver import wait_idle
+from tests.browser.driver import resting_box, wait_idle
 
 APP = "tests/browser/apps/plot_app.py"
 
@@ -56,8 +56,7 @@ def runs(page: Page) -> int:
 
 def zoom(page: Page) -> list[float]:
     """Zoom into the middle of the first plot by dragging; give the range of x."""
-    bounds = page.locator(".attnviz-plot-chart .nsewdrag").first.bounding_box()
-    assert bounds is not None
+    bounds = resting_box(page.locator(".attnviz-plot-chart .nsewdrag").first)
     x, y, width, height = (bounds[name] for name in ("x", "y", "width", "height"))
     page.mouse.move(x + 0.3 * width, y + 0.3 * height)
     page.mouse.down()

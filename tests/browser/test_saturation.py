@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.driver import DESKTOP, PHONE, wait_idle
+from tests.browser.driver import DESKTOP, PHONE, resting_box, wait_idle
 
 Open = Callable[..., Page]
 
@@ -70,8 +70,7 @@ def test_pictures_follow_the_finger_and_the_address_on_release(visit: Open) -> N
     before, stood = heights(page), line(page, "spread")
     page.evaluate("document.querySelectorAll('.attnviz-plot-chart').forEach(chart => (chart.mark = 'same'))")
     page.evaluate(COUNT_RUNS)
-    bounds = slider(page, "d_k (head_dim)").bounding_box()
-    assert bounds is not None
+    bounds = resting_box(slider(page, "d_k (head_dim)"))
     y = bounds["y"] + bounds["height"] / 2
     page.mouse.move(bounds["x"] + 2, y)
     page.mouse.down()
@@ -135,8 +134,8 @@ def test_fits_a_phone_and_a_projector(visit: Open, language: str) -> None:
     )
     assert overlaps == 0
     page = visit(f"lang={language}")
-    bounds = part(page, "strips").bounding_box()
-    assert bounds is not None and bounds["y"] + bounds["height"] <= DESKTOP[1]
+    bounds = resting_box(part(page, "strips"))
+    assert bounds["y"] + bounds["height"] <= DESKTOP[1]
 
 
 def test_training_draws_as_it_runs_and_stops(visit: Open) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.driver import DESKTOP, PHONE, wait_idle
+from tests.browser.driver import DESKTOP, PHONE, resting_box, wait_idle
 
 Open = Callable[..., Page]
 
@@ -53,8 +53,7 @@ def colours(page: Page) -> list[str]:
 
 def drag(page: Page, name: str, share: float) -> None:
     """Drag a slider to a share of its track and hold it."""
-    bounds = page.get_by_role("slider", name=name, exact=True).bounding_box()
-    assert bounds is not None
+    bounds = resting_box(page.get_by_role("slider", name=name, exact=True))
     y = bounds["y"] + bounds["height"] / 2
     page.mouse.move(bounds["x"] + bounds["width"] * 0.34, y)
     page.mouse.down()
@@ -93,8 +92,7 @@ def test_a_model_by_one_click_sets_the_sliders(visit: Open) -> None:
 def test_a_cell_is_chosen_on_every_map_and_in_the_address(visit: Open) -> None:
     page = visit()
     stage = maps(page).locator("[data-part=stage]")
-    bounds = stage.bounding_box()
-    assert bounds is not None
+    bounds = resting_box(stage)
     page.mouse.click(bounds["x"] + 27, bounds["y"] + 60)
     page.wait_for_url(re.compile(r"cell=0%2C\d+%2C0|cell=0,\d+,0"))
     wait_idle(page)
@@ -125,5 +123,5 @@ def test_fits_a_phone_and_a_projector(visit: Open, language: str) -> None:
     assert lines and max(lines) < 60  # one line each
     page = visit(f"lang={language}")
     for picture in (wires(page), maps(page)):
-        bounds = picture.bounding_box()
-        assert bounds is not None and bounds["y"] + bounds["height"] <= DESKTOP[1]
+        bounds = resting_box(picture)
+        assert bounds["y"] + bounds["height"] <= DESKTOP[1]
