@@ -19,7 +19,10 @@ PAGES: dict[str, tuple[PageEntry, ...]] = {
         PageEntry("saturation", ":material/show_chart:"),
         PageEntry("masks", ":material/filter_b_and_w:"),
     ),
-    "variants": (PageEntry("variants", ":material/hub:"),),
+    "variants": (
+        PageEntry("variants", ":material/hub:"),
+        PageEntry("kv_cache", ":material/database:"),
+    ),
 }
 
 

@@ -14,7 +14,7 @@ from attnviz.positions import Position
 from attnviz.score_mods import ScoreMod
 from attnviz.text import Refusal, Text
 from attnviz.variants import VARIANTS, Variant
-from attnviz.variants.base import Tensors
+from attnviz.variants.base import AttentionOutput, Tensors
 
 _BIAS = Text(
     "score_mod must not depend on distance where tokens are dropped from the middle of a cache.",
@@ -39,6 +39,7 @@ class Step(NamedTuple):
         allocated_bytes: What is taken from memory for them, whole blocks.
         flops: Of the step's matrix products.
         flops_without: Of the same answer without a cache: every token so far goes through the layer again.
+        weights: ``[batch, heads, new, read]`` where the backend gives them, else None.
     """
 
     output: Tensor
@@ -50,6 +51,7 @@ class Step(NamedTuple):
     allocated_bytes: int
     flops: int
     flops_without: int
+    weights: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -119,13 +121,13 @@ class KVCache:
                 torch.cat(same, dim=axis).index_select(axis, stays) for same in zip(*parts, strict=True)
             )
         after = replace(self, packed=packed, kept=tuple(present[i] for i in stays.tolist()), seen=seen)
-        return after, after._step(run.output, new, len(present))
+        return after, after._step(run, new, len(present))
 
-    def _step(self, output: Tensor, new: int, read: int) -> Step:
-        batch, size = output.shape[0], self.nbytes
+    def _step(self, run: AttentionOutput, new: int, read: int) -> Step:
+        batch, size = run.output.shape[0], self.nbytes
         flops = self.variant.flops
         return Step(
-            output,
+            run.output,
             self.seen - new,
             new,
             read,
@@ -134,6 +136,7 @@ class KVCache:
             size // len(self.kept) * self.layout.allocated(len(self.kept)),
             batch * flops(self.config, new, read, new),
             batch * flops(self.config, self.seen, self.seen, self.seen),
+            run.core.weights,
         )
 
     def contents(self, dtype: torch.dtype) -> dict[str, Tensor]:

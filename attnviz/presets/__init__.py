@@ -2,8 +2,9 @@
 
 from attnviz.presets.base import LayerKind, Preset
 from attnviz.presets.models import MODELS
+from attnviz.presets.parameters import PARAMETERS
 from attnviz.registry import Registry
 
 PRESETS: Registry[Preset] = Registry("preset", MODELS)
 
-__all__ = ["PRESETS", "LayerKind", "Preset"]
+__all__ = ["PARAMETERS", "PRESETS", "LayerKind", "Preset"]

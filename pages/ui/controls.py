@@ -177,7 +177,15 @@ class Panel:
         st.session_state[common["key"]] = cast("int", self._value(name))
         st.number_input(min_value=knob.low, max_value=knob.high, step=1, **common)
 
-    def live(self, name: str, group: Group, *, high: int | None = None, stops: Sequence[int] | None = None) -> None:
+    def live(
+        self,
+        name: str,
+        group: Group,
+        *,
+        high: int | None = None,
+        stops: Sequence[int] | None = None,
+        play: bool = False,
+    ) -> None:
         """Draw one setting as a slider that the pictures of ``group`` follow while it is dragged.
 
         Args:
@@ -185,6 +193,7 @@ class Panel:
             group: The pictures.
             high: Where the track ends; None means where the knob says.
             stops: The positions; None means the knob's own.
+            play: Whether a button lets it run by itself.
         """
         knob = self.settled.knobs[name]
         places: dict[str, Any]
@@ -212,6 +221,7 @@ class Panel:
             key=self._key(name),
             words=table(self.language, "slider"),
             on_value=lambda value: self.set(name, value),
+            play=play,
             **places,
             **limits,
         )

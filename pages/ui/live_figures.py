@@ -2,7 +2,15 @@
 
 from types import MappingProxyType
 
-from pages.ui import attention_picture, attention_row, home_picture, masks_picture, saturation_picture, variants_picture
+from pages.ui import (
+    attention_picture,
+    attention_row,
+    home_picture,
+    kv_cache_picture,
+    masks_picture,
+    saturation_picture,
+    variants_picture,
+)
 from pages.ui.live import Figure, make_routes
 from pages.ui.plot.asset import asset_routes
 
@@ -13,6 +21,7 @@ FIGURES = MappingProxyType(
         saturation_picture.FIGURE: Figure(saturation_picture.frame),
         masks_picture.FIGURE: Figure(masks_picture.frame, masks_picture.cell),
         variants_picture.FIGURE: Figure(variants_picture.frame, variants_picture.cell),
+        kv_cache_picture.FIGURE: Figure(kv_cache_picture.frame, kv_cache_picture.cell),
     }
 )
 routes = (*make_routes(FIGURES), *asset_routes())

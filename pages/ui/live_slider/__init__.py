@@ -13,13 +13,14 @@ from streamlit.components.v2 import component
 
 from pages.ui.bus import Group, note_route, with_bus
 
-# Fields: {label} in the first three, {default} in reset, {text} (as typed) in the rest, {low} and {high} in the last.
-WORD_KEYS = ("box", "help", "reset", "not_a_number", "not_whole", "out_of_range")
+# Fields: {label} in the first five, {default} in reset, {text} (as typed) in the rest, {low} and {high} in the last.
+WORD_KEYS = ("box", "help", "reset", "play", "pause", "not_a_number", "not_whole", "out_of_range")
 MOST_SEQ = 2**53  # the largest whole number that both sides count to exactly
 
 _HTML = """
 <div data-part="root" class="slider">
   <div class="head">
+    <button data-part="play" class="play" type="button" hidden>▶</button>
     <label data-part="label" class="label" for="range"></label>
     <span class="helper">
       <button data-part="help" class="help" type="button" aria-describedby="tip" hidden>?</button>
@@ -59,7 +60,7 @@ button:focus-visible, .box:focus-visible { outline: none; box-shadow: var(--ring
   width: 1rem; height: 1rem; border: 1px solid currentColor; border-radius: 50%;
   font-size: 0.6875rem; line-height: 1; cursor: help;
 }
-.help[hidden], .reset[hidden] { display: none; }
+.help[hidden], .reset[hidden], .play[hidden] { display: none; }
 .tip {
   position: absolute; z-index: 10; top: calc(100% + 0.375rem); left: -0.75rem; width: max-content; max-width: 16rem;
   padding: 0.375rem 0.625rem; border: 1px solid var(--st-border-color); border-radius: var(--st-base-radius);
@@ -68,6 +69,12 @@ button:focus-visible, .box:focus-visible { outline: none; box-shadow: var(--ring
 .help:hover + .tip, .help:focus + .tip, .tip:hover { visibility: visible; }
 .reset { width: 1.5rem; height: 1.5rem; border-radius: var(--st-base-radius); font-size: 1rem; line-height: 1; }
 .reset:hover { color: var(--st-primary-color); }
+.play {
+  flex: none; width: 1.75rem; height: 1.75rem; margin-right: 0.25rem; border-radius: 50%; font-size: 0.75rem;
+  line-height: 1; color: var(--st-background-color); background: var(--st-primary-color);
+}
+.play:hover { filter: brightness(1.15); }
+.play:focus-visible { color: var(--st-background-color); }
 .box {
   width: 4rem; padding: 0.125rem 0.375rem; border: 1px solid var(--st-border-color);
   border-radius: var(--st-base-radius); background: var(--st-secondary-background-color); color: inherit;
@@ -106,7 +113,7 @@ button:focus-visible, .box:focus-visible { outline: none; box-shadow: var(--ring
   .range { -webkit-appearance: auto; appearance: auto; }
   button:focus-visible, .box:focus-visible, .range:focus-visible { outline: 2px solid Highlight; }
 }
-@media print { .reset, .help { display: none; } }
+@media print { .reset, .help, .play { display: none; } }
 """
 
 _COMPONENT = component(
@@ -178,6 +185,7 @@ class Track(TypedDict, total=False):
         help: One sentence behind a question mark.
         typed_high: Largest value that can be typed; left out, ``high``.
         disabled: Whether it can be seen only.
+        play: Whether a button lets it run from position to position by itself.
     """
 
     low: Required[Real]
@@ -189,6 +197,7 @@ class Track(TypedDict, total=False):
     help: str | None
     typed_high: Real | None
     disabled: bool
+    play: bool
 
 
 def live_slider(
@@ -262,4 +271,5 @@ def _data(track: Track, value: Real, integer: bool, most: Real, words: Mapping[s
         "typed_high": most,
         "words": {word: words[word] for word in WORD_KEYS},
         "disabled": track.get("disabled", False),
+        "play": track.get("play", False),
     }

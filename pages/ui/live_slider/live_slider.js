@@ -1,6 +1,7 @@
 // A slider whose movements reach the pictures of its group at once, and Streamlit when it is let go.
 
 const QUIET_MS = 200 // after the last key, the value counts as let go
+const BEAT_MS = 900 // from one position to the next while it plays
 const instances = new WeakMap()
 
 // Positions of the native range. With stops it counts them, otherwise it carries the value itself, so that the
@@ -33,7 +34,7 @@ class Slider {
   constructor(root) {
     const find = name => root.querySelector(`[data-part="${name}"]`)
     this.parts = Object.fromEntries(
-      ["label", "help", "tip", "range", "box", "unit", "reset", "problem", "low", "high"].map(name => [name, find(name)]),
+      ["label", "help", "tip", "range", "box", "unit", "reset", "play", "problem", "low", "high"].map(name => [name, find(name)]),
     )
     this.root = root
     this.data = null
@@ -45,12 +46,17 @@ class Slider {
     this.keyed = false
     this.typing = false
     this.timer = null
+    this.beat = null // set while it plays
     this.listen()
   }
 
   listen() {
-    const { range, box, reset, help } = this.parts
-    range.oninput = () => this.move(this.scale.toValue(Number(range.value)))
+    const { range, box, reset, help, play } = this.parts
+    range.oninput = () => {
+      this.pause()
+      this.move(this.scale.toValue(Number(range.value)))
+    }
+    play.onclick = () => (this.beat === null ? this.play() : this.stop())
     const letGo = () => setTimeout(() => this.flush())
     // Braces throughout: a handler that returns false would cancel the event.
     range.onkeydown = () => {
@@ -58,6 +64,7 @@ class Slider {
     }
     range.onpointerdown = () => {
       this.keyed = false
+      this.pause()
       // Beside "change", which does not come when the thumb ends where it began. After it, when it does come.
       for (const end of ["pointerup", "pointercancel"]) addEventListener(end, letGo, { once: true })
     }
@@ -65,7 +72,9 @@ class Slider {
       if (this.keyed) this.flushSoon()
       else this.flush()
     }
-    range.onblur = () => this.flush()
+    range.onblur = () => {
+      if (this.beat === null) this.flush()
+    }
     box.oninput = () => {
       this.typing = true
     }
@@ -128,14 +137,17 @@ class Slider {
 
   leave() {
     clearTimeout(this.timer)
+    this.pause()
     this.off?.()
     this.group?.forget(this.data.name)
   }
 
   describe() {
     const { data, scale } = this
-    const { label, help, tip, range, box, unit, reset, low, high } = this.parts
+    const { label, help, tip, range, box, unit, reset, play, low, high } = this.parts
     label.textContent = data.label
+    play.hidden = !data.play
+    this.markPlay()
     help.hidden = !data.help
     help.setAttribute("aria-label", fill(data.words.help, data))
     tip.textContent = data.help ?? ""
@@ -146,7 +158,7 @@ class Slider {
     const back = fill(data.words.reset, { label: data.label, default: written(data.default) })
     reset.title = back
     reset.setAttribute("aria-label", back)
-    for (const part of [range, box, reset]) part.disabled = data.disabled
+    for (const part of [range, box, reset, play]) part.disabled = data.disabled
     this.root.toggleAttribute("data-disabled", data.disabled)
     low.textContent = written(scale.toValue(scale.min))
     high.textContent = written(scale.toValue(scale.max))
@@ -175,9 +187,42 @@ class Slider {
     if (!this.group.live) this.rerun(value)
   }
 
+  // Go from position to position by itself, from the first one where it stands at the last; the end lets go.
+  play() {
+    const { scale } = this
+    const position = scale.toPosition(this.value)
+    if (position >= scale.max) this.move(scale.toValue(scale.min))
+    this.beat = setInterval(() => {
+      const next = scale.toPosition(this.value) + scale.step
+      if (next <= scale.max) this.move(scale.toValue(next))
+      if (next >= scale.max) this.stop()
+    }, BEAT_MS)
+    this.markPlay()
+  }
+
+  pause() {
+    clearInterval(this.beat)
+    this.beat = null
+    this.markPlay()
+  }
+
+  stop() {
+    this.pause()
+    this.flush()
+  }
+
+  markPlay() {
+    const { play } = this.parts
+    if (!this.data) return
+    play.textContent = this.beat === null ? "▶" : "❚❚"
+    play.setAttribute("aria-label", fill(this.data.words[this.beat === null ? "play" : "pause"], this.data))
+    play.title = play.getAttribute("aria-label")
+  }
+
   // Let go at once: typed, or set back.
   take(value) {
     this.typing = false
+    this.pause()
     if (value === this.value && !this.held) return this.show(value)
     this.move(value)
     this.flush()

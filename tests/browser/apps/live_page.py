@@ -15,6 +15,8 @@ WORDS = {
     "box": "{label}: type a value",
     "help": "About {label}",
     "reset": "Set {label} back to {default}",
+    "play": "Play {label}",
+    "pause": "Pause {label}",
     "not_a_number": "“{text}” is not a number.",
     "not_whole": "“{text}” is not a whole number.",
     "out_of_range": "{text} is not between {low} and {high}.",

@@ -1,0 +1,149 @@
+"""Figures of the KV cache page, as the plain data and layout of Plotly figures: they follow sliders."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from attnviz import units
+
+Figure = dict[str, Any]
+
+HEIGHT = 400
+_BIG, _TEXT = 20, 15
+
+
+class Line(NamedTuple):
+    """Hold one curve: its name, its points, and the size at the context that is marked."""
+
+    name: str
+    xs: Sequence[int]
+    ys: Sequence[int]
+    size: int
+
+
+class Bar(NamedTuple):
+    """Hold one accelerator: its name, its memory in bytes, whether all fits, and what is said of it."""
+
+    name: str
+    memory: int
+    fits: bool
+    words: str
+
+
+def size_curves(lines: Sequence[Line], context: int, *, x_title: str) -> Figure:
+    """Draw bytes against context, both on logarithmic axes; the first line is the one that is meant.
+
+    Args:
+        lines: The curves.
+        context: The context that is marked.
+        x_title: Title of the contexts' axis.
+    """
+    data: list[Figure] = []
+    for place, line in enumerate(lines):
+        own = place == 0
+        style = {"color": f"theme-{place}", "width": 5 if own else 2.5, "dash": "solid" if own else "dot"}
+        hover = f"{line.name}<br>%{{x:,}}: %{{customdata}}<extra></extra>"
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "x": list(line.xs), "y": list(line.ys), "name": line.name,
+                "line": style, "customdata": [units.both_bytes(y) for y in line.ys], "hovertemplate": hover,
+            }
+        )  # fmt: skip
+    # Behind the finger: every curve at the context that is set.
+    for place, line in enumerate(lines):
+        data.append(
+            {
+                "type": "scatter", "mode": "markers", "x": [context], "y": [line.size], "showlegend": False,
+                "marker": {"color": f"theme-{place}", "size": 15 if place == 0 else 9}, "name": line.name,
+                "customdata": [units.both_bytes(line.size)], "hovertemplate": data[place]["hovertemplate"],
+            }
+        )  # fmt: skip
+    sizes = [size for line in lines for size in (line.ys[0], line.ys[-1], line.size)]
+    ends = [min(lines[0].xs[0], context), max(lines[0].xs[-1], context)]
+    layout = {
+        "height": HEIGHT,
+        "margin": {"l": 70, "r": 12, "t": 8, "b": 48},
+        "xaxis": {"type": "log", "title": {"text": x_title}, **_ticks(ends, units.short_length, 4), "tickangle": 0},
+        "yaxis": {"type": "log", **_ticks(sizes, units.binary_bytes, 4)},
+        "legend": {"x": 0.01, "y": 0.99, "yanchor": "top", "font": {"size": _TEXT}},
+        "shapes": [
+            {"type": "line", "x0": context, "x1": context, "yref": "paper", "y0": 0, "y1": 1,
+             "line": {"color": "theme-0", "width": 1, "dash": "dash"}}
+        ],
+    }  # fmt: skip
+    return {"data": data, "layout": layout}
+
+
+def _ticks(values: Sequence[int], text: Any, every: int) -> Mapping[str, object]:
+    """Give ticks at powers of two, every so many of them, with their text."""
+    low, high = max(1, min(values)), max(values)
+    first, last = low.bit_length() - 1, high.bit_length()
+    step = every if last - first > 2 * every else 2
+    places = [2**power for power in range(first, last + 1) if power % step == 0]
+    return {"tickvals": places, "ticktext": [text(place) for place in places], "tickfont": {"size": _TEXT}}
+
+
+def memory_bars(bars: Sequence[Bar], weights: int, cache: int, *, weights_name: str, cache_name: str) -> Figure:
+    """Draw the memory of each accelerator, and over all of them what weights and cache need.
+
+    Args:
+        bars: The accelerators, smallest first.
+        weights: Bytes of the weights.
+        cache: Bytes of the cache.
+        weights_name: What the weights' part is called, with its size.
+        cache_name: What the cache's part is called, with its size.
+    """
+    need, most = weights + cache, max(bar.memory for bar in bars)
+    # What is needed is drawn as long as it can be without making the accelerators invisible.
+    end = max(1.02 * most, min(1.05 * need, 2 * most))
+    names = [bar.name for bar in bars]
+    common = {
+        "type": "bar", "orientation": "h", "y": names, "customdata": [bar.words for bar in bars],
+        "hovertemplate": "%{y}: %{customdata}<extra></extra>",
+    }  # fmt: skip
+    parts = (
+        (weights_name, "theme-3", [weights if bar.fits else 0 for bar in bars], 1.0, True),
+        (cache_name, "theme-1", [cache if bar.fits else 0 for bar in bars], 1.0, True),
+        ("", "theme-0", [bar.memory - need if bar.fits else bar.memory for bar in bars], 0.35, False),
+    )
+    data = [
+        {**common, "x": xs, "name": name, "marker": {"color": colour, "opacity": opacity}, "showlegend": shown}
+        for name, colour, xs, opacity, shown in parts
+    ]
+    line = {
+        "type": "line", "x0": min(need, end), "x1": min(need, end), "yref": "paper", "y0": 0, "y1": 1,
+        "line": {"color": "theme-1", "width": 3, "dash": "dash"},
+    }  # fmt: skip
+    layout = {
+        "height": HEIGHT,
+        "barmode": "stack",
+        "bargap": 0.3,
+        "margin": {"l": 8, "r": 8, "t": 8, "b": 34},
+        "xaxis": {"range": [0, end], "domain": [0, 0.44], **_linear(end), "fixedrange": True},
+        "yaxis": {"automargin": True, "autorange": "reversed", "tickfont": {"size": _TEXT}, "fixedrange": True},
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": _TEXT},
+                   "traceorder": "normal"},
+        "shapes": [line],
+        "annotations": [_beside(bar) for bar in bars],
+    }  # fmt: skip
+    return {"data": data, "layout": layout}
+
+
+def _beside(bar: Bar) -> Figure:
+    """Give what is said of an accelerator, right of its bar's row."""
+    text = f"<b>{bar.words}</b>" if bar.fits else bar.words
+    return {
+        "xref": "paper", "x": 0.46, "xanchor": "left", "y": bar.name, "text": text, "showarrow": False,
+        "font": {"size": _TEXT},
+    }  # fmt: skip
+
+
+def _linear(end: int | float) -> Mapping[str, object]:
+    """Give a few round ticks of an axis of bytes, in the units in which memory is sold."""
+    step = next(size * 10**power for power in range(6, 18) for size in (1, 2, 5) if end / (size * 10**power) <= 3)
+    places = [step * n for n in range(int(end // step) + 1)]
+    return {
+        "tickvals": places,
+        "ticktext": [units.decimal_bytes(place) for place in places],
+        "tickfont": {"size": _TEXT},
+        "tickangle": 0,
+    }

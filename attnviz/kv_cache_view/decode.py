@@ -1,0 +1,142 @@
+"""A sentence that goes through a layer token by token: every step with the cache, and the same answer without it."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from attnviz import inputs
+from attnviz.arrays import to_numpy
+from attnviz.kv_cache import LAYOUTS, STORAGES, KVCache, Layout, Step, start
+from attnviz.kv_cache_view.view import Scene
+from attnviz.positions import POSITIONS
+from attnviz.variants import VARIANTS
+from attnviz.variants.base import Tensors
+from attnviz.view_run import WIDTH
+
+# DeepSeek-V2, section 2.1.4: the latent is four heads wide, the rotary part half a head.
+LATENT_HEADS, ROTARY_SHARE = 4, 2
+
+
+class Layer(NamedTuple):
+    """Hold one layer with random weights and the tokens that come in, ``x`` being ``[1, tokens, WIDTH]``."""
+
+    config: Any
+    weights: Tensors
+    x: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Hold one step of the decoding.
+
+    Args:
+        step: What the cache did.
+        before: Positions that the cache held when the step began.
+        after: The cache after it.
+        weights: ``[heads, new, tokens so far]`` of the step's rows; NaN where the cache no longer has the key.
+        without: ``[heads, tokens so far, tokens so far]``, everything computed again.
+        output_error: Norm of the difference of the two outputs of the new tokens over the norm without a cache.
+        weight_error: Largest difference of a weight in these rows.
+    """
+
+    step: Step
+    before: tuple[int, ...]
+    after: KVCache
+    weights: np.ndarray
+    without: np.ndarray
+    output_error: float
+    weight_error: float
+
+    @property
+    def seen(self) -> int:
+        """Tokens that have come in."""
+        return self.step.start + self.step.new
+
+
+def layout_of(scene: Scene) -> Layout:
+    """Give what the scene's cache keeps."""
+    given = {"window": scene.window, "sinks": scene.sinks}
+    return LAYOUTS[scene.layout].build(**{knob.name: given[knob.name] for knob in LAYOUTS[scene.layout].knobs})
+
+
+@lru_cache(maxsize=8)
+def layer(variant: str, heads: int, kv_heads: int, d_k: int, tokens: tuple[str, ...], seed: int) -> Layer:
+    """Give the layer and its input: token vectors from a fixed random table."""
+    kind = VARIANTS[variant]
+    sizes: dict[str, int] = {"hidden_size": WIDTH, "num_attention_heads": heads}
+    if variant == "mla":
+        rotary = max(2, d_k // ROTARY_SHARE // 2 * 2)
+        sizes |= {"head_dim": d_k + rotary, "v_head_dim": d_k, "qk_rope_head_dim": rotary}
+        sizes |= {"kv_lora_rank": LATENT_HEADS * d_k}
+    else:
+        sizes |= {"head_dim": d_k, "num_key_value_heads": kv_heads, "biases": False}
+    config = kind.config(**sizes)
+    return Layer(config, kind.weights(config, seed=seed), inputs.token_vectors(tokens, WIDTH, seed)[None])
+
+
+def layer_of(scene: Scene) -> Layer:
+    """Give the scene's layer."""
+    return layer(scene.variant, scene.heads, scene.kv_heads, scene.d_k, scene.tokens, scene.seed)
+
+
+@lru_cache(maxsize=16)
+def decode(scene: Scene) -> tuple[Answer, ...]:
+    """Give every step: the prompt at once, then one token after the other."""
+    config, weights, x = layer_of(scene)
+    rope = POSITIONS["rope"].build()
+    cache = start(
+        scene.variant, config, weights, layout=layout_of(scene), storage=STORAGES[scene.storage], position=rope,
+        backend="eager",
+    )  # fmt: skip
+    answers = []
+    with torch.no_grad():
+        for piece in x.split([scene.prompt] + [1] * (x.shape[1] - scene.prompt), dim=1):
+            before = cache.kept
+            cache, step = cache.feed(piece)
+            answers.append(_answer(scene, before, cache, step))
+    return tuple(answers)
+
+
+def _answer(scene: Scene, before: tuple[int, ...], after: KVCache, step: Step) -> Answer:
+    """Compare a step with everything computed again."""
+    config, weights, x = layer_of(scene)
+    whole = VARIANTS[scene.variant].attend(
+        config, weights, x[:, : after.seen], allowed=layout_of(scene).mask, position=after.position, backend="eager"
+    )
+    assert step.weights is not None and whole.core.weights is not None  # eager gives them
+    without = to_numpy(whole.core.weights[0])
+    rows = np.full((scene.heads, step.new, after.seen), np.nan, np.float32)
+    present = [*before, *range(step.start, after.seen)]
+    rows[:, :, present] = to_numpy(step.weights[0])
+    got, want = step.output.double(), whole.output[:, step.start :].double()
+    error = float((got - want).norm() / want.norm())
+    gap = np.nan_to_num(rows) - without[:, step.start :]
+    return Answer(step, before, after, rows, without, error, float(np.abs(gap).max()))
+
+
+def vectors(scene: Scene, answer: Answer, head: int) -> dict[str, np.ndarray]:
+    """Give Q of the new tokens and what the cache holds, ``[tokens so far, width]``; NaN where nothing is.
+
+    Keys are as they lie in the cache: turned by their position already.
+    """
+    config, weights, x = layer_of(scene)
+    kind = VARIANTS[scene.variant]
+    with torch.no_grad():
+        query, _, _ = kind.project(
+            config, weights, x[:, answer.step.start : answer.seen], position=answer.after.position,
+            start=answer.step.start,
+        )  # fmt: skip
+    found = {"query": _placed(to_numpy(query[0, head]), range(answer.step.start, answer.seen), answer.seen)}
+    for name, kept in answer.after.contents(torch.float32).items():
+        rows = kept[0] if kept.dim() == 3 else kept[0, head // (scene.heads // kept.shape[1])]
+        found[name] = _placed(to_numpy(rows), answer.after.kept, answer.seen)
+    return found
+
+
+def _placed(rows: np.ndarray, places: range | tuple[int, ...], length: int) -> np.ndarray:
+    placed = np.full((length, rows.shape[1]), np.nan, np.float32)
+    placed[list(places)] = rows
+    return placed

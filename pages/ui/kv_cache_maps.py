@@ -1,0 +1,156 @@
+"""One step of the decoding as maps: what is computed with the cache and without, the weights, and Q, K and V."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from attnviz import units
+from attnviz.arrays import to_numpy
+from attnviz.kv_cache_view.decode import Answer, decode, layer_of, layout_of, vectors
+from attnviz.kv_cache_view.view import View
+from attnviz.masks import dense
+from attnviz.variants import VARIANTS
+from pages.ui.heatmap.frame import MASKED_STATE, VALUE_STATE, Axis, Grid, Map
+from pages.ui.translate import say
+
+WITH, WITHOUT = "with", "without"
+# On the diverging palette: what is saved work on one side of the background, what is done twice on the other.
+KINDS: Mapping[str, float] = {"now": 1.0, "cached": 0.35, "idle": 0.0, "again": -0.7}
+_LIMIT = 1.0
+
+
+class Cells(NamedTuple):
+    """Hold the kind of every cell of both maps, ``[tokens, columns]``, and which cells are masked."""
+
+    kinds: dict[str, np.ndarray]
+    masked: np.ndarray
+    columns: tuple[str, ...]
+
+
+def answer_of(view: View) -> Answer:
+    """Give the step that the view shows."""
+    return decode(view.scene)[view.step]
+
+
+def letters(view: View) -> dict[str, str]:
+    """Give the letter of Q and of each tensor that the variant keeps, by name."""
+    short = {"key": "K", "value": "V", "latent": "c"}
+    names = VARIANTS[view.variant].cache(layer_of(view.scene).config, 1)
+    return {"query": "Q"} | {name: short[name] for name in names}
+
+
+def cells(view: View) -> Cells:
+    """Say of each token's Q, K and V, and of each of its scores, whether it is computed, read or left alone."""
+    answer, tokens = answer_of(view), len(view.tokens)
+    start, seen = answer.step.start, answer.seen
+    heads = tuple(letters(view).values())
+    allowed = np.zeros((tokens, tokens), bool)
+    allowed[:seen, :seen] = to_numpy(dense(layout_of(view.scene).mask, seen, seen))[0, 0]
+    first = len(heads) + 1
+    kinds = {}
+    for key in (WITH, WITHOUT):
+        drawn = np.full((tokens, first + tokens), KINDS["idle"])
+        rows = slice(start, seen)
+        if key == WITHOUT:
+            drawn[:start, : len(heads)] = KINDS["again"]
+            drawn[:start, first:] = np.where(allowed[:start], KINDS["again"], KINDS["idle"])
+        else:
+            drawn[list(answer.before), 1 : len(heads)] = KINDS["cached"]
+        drawn[rows, : len(heads)] = KINDS["now"]
+        drawn[rows, first:] = np.where(allowed[rows], KINDS["now"], KINDS["idle"])
+        kinds[key] = drawn
+    masked = np.zeros((tokens, first + tokens), bool)
+    masked[:, first:] = ~np.tri(tokens, dtype=bool)
+    return Cells(kinds, masked, (*heads, "", *view.tokens))
+
+
+def _axis(view: View, language: str, dim: str) -> Axis:
+    return Axis(dim, say(language, f"attention.axis.{dim}"), len(view.tokens), 0, view.tokens)
+
+
+def work_grid(view: View, language: str) -> Grid:
+    """Give what this step computes with the cache beside what it would compute without."""
+    found, answer = cells(view), answer_of(view)
+    rows = Axis("query", say(language, "kv_cache.axis.row"), len(view.tokens), 0, view.tokens)
+    cols = Axis("key", say(language, "kv_cache.axis.col"), len(found.columns), 0, found.columns)
+    state = np.where(found.masked, MASKED_STATE, VALUE_STATE).astype(np.uint8)
+    named = tuple((value, say(language, f"kv_cache.kind.{name}")) for name, value in KINDS.items())
+    flops = {WITH: answer.step.flops, WITHOUT: answer.step.flops_without}
+    titles = {key: say(language, f"kv_cache.map.{key}", flops=units.flops(size)) for key, size in flops.items()}
+    drawn = tuple(
+        Map(
+            key, titles[key], found.kinds[key], rows, cols, state, palette="diverging", low=-_LIMIT, high=_LIMIT,
+            kinds=named,
+        )
+        for key in (WITH, WITHOUT)
+    )  # fmt: skip
+    return Grid(drawn, caption(view, language), caption(view, language))
+
+
+def caption(view: View, language: str) -> str:
+    """Say in one line what the step did."""
+    answer = answer_of(view)
+    fields = {
+        "step": view.step,
+        "token": view.tokens[answer.seen - 1],
+        "new": answer.step.new,
+        "seen": answer.seen,
+        "read": len(answer.before),
+        "kept": len(answer.step.kept),
+        "bytes": units.binary_bytes(answer.step.cache_bytes),
+        "times": units.ratio(answer.step.flops_without / answer.step.flops),
+        "error": _error(answer.output_error),
+    }
+    kind = "prefill" if view.step == 0 else "decode"
+    return say(language, f"kv_cache.caption.{kind}", **fields)
+
+
+def _error(share: float) -> str:
+    return units.percent(share) if share >= 1e-4 else f"{share:.0e}"
+
+
+def weights_grid(view: View, language: str) -> Grid:
+    """Give one head's weights: the step's rows with the cache, and all rows computed again."""
+    answer, tokens = answer_of(view), len(view.tokens)
+    rows, cols = _axis(view, language, "query"), _axis(view, language, "key")
+    drawn = []
+    for key in (WITH, WITHOUT):
+        values = np.full((tokens, tokens), np.nan, np.float32)
+        if key == WITH:
+            values[answer.step.start : answer.seen, : answer.seen] = answer.weights[view.head]
+        else:
+            values[: answer.seen, : answer.seen] = answer.without[view.head]
+        state = np.where(np.isnan(values), MASKED_STATE, VALUE_STATE).astype(np.uint8)
+        state[~np.tri(tokens, dtype=bool)] = MASKED_STATE
+        title = say(language, f"kv_cache.weights.{key}", head=view.head)
+        drawn.append(Map(key, title, np.nan_to_num(values), rows, cols, state, low=0.0, high=1.0))
+    words = say(
+        language, "kv_cache.weights.caption", error=f"{answer.weight_error:.1e}", output=_error(answer.output_error)
+    )
+    return Grid(tuple(drawn), words, words)
+
+
+def vectors_grid(view: View, language: str) -> Grid:
+    """Give Q of the new tokens, and K and V as they lie in the cache after the step."""
+    answer, tokens = answer_of(view), len(view.tokens)
+    rows = _axis(view, language, "key")
+    drawn = []
+    for name, found in vectors(view.scene, answer, view.head).items():
+        values = np.full((tokens, found.shape[1]), np.nan, np.float32)
+        values[: answer.seen] = found
+        state = np.where(np.isnan(values), MASKED_STATE, VALUE_STATE).astype(np.uint8)
+        cols = Axis("feature", say(language, "attention.axis.feature"), found.shape[1])
+        reach = float(np.nanmax(np.abs(found))) or 1.0
+        title = say(language, f"kv_cache.vectors.{name}", head=view.head)
+        drawn.append(
+            Map(name, title, np.nan_to_num(values), rows, cols, state, palette="diverging", low=-reach, high=reach)
+        )
+    new = answer.seen - 1
+    words = say(language, "kv_cache.vectors.caption", new=new, read=len(answer.before), kept=len(answer.step.kept))
+    return Grid(tuple(drawn), words, words)
+
+
+def main_grid(view: View, language: str) -> Grid:
+    """Give the page's first picture."""
+    return {"work": work_grid, "weights": weights_grid, "vectors": vectors_grid}[view.show](view, language)

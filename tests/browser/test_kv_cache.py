@@ -1,0 +1,86 @@
+"""The KV cache page in a real browser: it follows the finger, plays by itself, and fits phone and projector."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.driver import DESKTOP, PHONE, wait_idle
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def visit(open_page: Open, app_url: str) -> Open:
+    """Give ``visit(query="lang=en", **options) -> Page``: a new visitor of the page, with its pictures drawn."""
+
+    def start(query: str = "lang=en", **options: Any) -> Page:
+        page = open_page(f"{app_url}/kv_cache?{query}", **options)
+        expect(main(page)).to_have_attribute("data-frame", re.compile(r"\d"))
+        expect(page.locator(".st-key-kv_cache-fits .barlayer .trace").first).to_be_attached()
+        wait_idle(page)
+        return page
+
+    return start
+
+
+def main(page: Page) -> Locator:
+    return page.locator(".st-key-kv_cache-main [data-part=root]")
+
+
+def slider(page: Page, name: str) -> Locator:
+    return page.get_by_role("slider", name=name, exact=True)
+
+
+def test_it_plays_to_the_end_and_the_address_follows(visit: Open) -> None:
+    page = visit("lang=en&step=6")
+    button = page.get_by_role("button", name="Play Token generated")
+    button.click()
+    pause = page.get_by_role("button", name="Pause Token generated")
+    expect(pause).to_be_visible()
+    expect(main(page)).to_contain_text("Token 7, “warm”", timeout=20_000)
+    expect(main(page)).to_contain_text("Token 8, “.”", timeout=20_000)
+    expect(button).to_be_visible()  # it stopped by itself
+    page.wait_for_url("**step=8*")
+    wait_idle(page)
+    # At the end it begins again, and a second press stops it where it is.
+    button.click()
+    expect(main(page)).to_contain_text("Prompt: all 4 tokens")
+    pause.click()
+    page.wait_for_url(re.compile(r"step=[01]\b"))
+    wait_idle(page)
+    expect(button).to_be_visible()
+
+
+def test_memory_follows_the_finger_and_the_numbers_on_release(visit: Open) -> None:
+    page = visit("lang=en&model=llama-2-70b")
+    expect(page.get_by_test_id("stMetricValue").nth(1)).to_have_text("1.25 GiB")
+    slider(page, "Batch").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".st-key-kv_cache-sizes")).to_contain_text("4,096 tokens × 2: 2.5 GiB")
+    page.wait_for_url("**batch=2*")
+    expect(page.get_by_test_id("stMetricValue").nth(1)).to_have_text("2.5 GiB")
+    assert parse_qs(urlsplit(page.url).query) == {"lang": ["en"], "model": ["llama-2-70b"], "batch": ["2"]}
+
+
+def test_a_cell_says_what_was_done_and_stays_chosen(visit: Open) -> None:
+    page = visit()
+    stage = main(page).locator("[data-part=stage]")
+    stage.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url(re.compile(r"cell="))
+    wait_idle(page)
+    expect(main(page).locator("[data-part=chosen]")).to_contain_text(re.compile("computed|read|no work"))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_fits_a_phone_and_a_projector(visit: Open, language: str) -> None:
+    page = visit(f"lang={language}", viewport=PHONE, touch=True, color_scheme="dark")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+    page = visit(f"lang={language}")
+    bounds = main(page).bounding_box()
+    # The whole first picture with its legend and what it says, without scrolling.
+    assert bounds is not None and bounds["y"] + bounds["height"] <= DESKTOP[1]
