@@ -159,21 +159,22 @@ class Bench:
                 begun = time.perf_counter()
                 server = Server("app.py")
                 try:
-                    cold.append(self._visit(f"{server.url}/{path}", begun))
+                    self._visit(f"{server.url}/{path}")
+                    cold.append(time.perf_counter() - begun)
                 finally:
                     server.stop()
             for _ in range(5):
-                later.append(self._visit(f"{self.app.url}/{path}", time.perf_counter()))
+                later.append(self._visit(f"{self.app.url}/{path}"))
             measured = f"{statistics.median(cold):.2f} / {statistics.median(later):.2f} s"
             passed = statistics.median(cold) <= 4 and statistics.median(later) <= 1.2
             yield Row(f"server start to first paint, cold / later: {page}", measured, "4 / 1.2 s", passed)
 
-    def _visit(self, address: str, begun: float) -> float:
+    def _visit(self, address: str) -> float:
+        """Visit with an empty cache; give the seconds from the start of the navigation, by the page's own clock."""
         tab = open_tab(self.browser, f"{address}?lang=en", script=PROBE, wait=False)
-        tab.page.evaluate("attnvizProbe.attach()")
-        taken = time.perf_counter() - begun
+        painted = float(tab.page.evaluate("attnvizProbe.attach()"))
         tab.context.close()
-        return taken
+        return painted / 1000
 
     def page_to_page(self) -> Iterator[Row]:
         """Go from page to page by the navigation, until the new page has drawn its words; needs two pages."""
