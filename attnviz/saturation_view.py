@@ -175,7 +175,16 @@ def source(view: View) -> Source:
     )  # fmt: skip
 
 
-# What the sweep depends on: neither the d_k that is looked at nor what is shown.
+# What each choice of ``show`` measures, beside the shares of rows and weights that left the range.
+_LEFT = ("overflowed", "zeros")
+_MEASURED: Mapping[str, tuple[str, ...]] = {
+    "collapse": ("spread", "top", "effective"),
+    "learning": ("gradient", "gradient_mean", "jacobian", "entropy"),
+    "limits": ("gap", "gap_most", "largest"),
+}
+
+
+# What the sweep depends on, which the d_k that is looked at is not.
 class _Swept(NamedTuple):
     keys: int
     temperature: float
@@ -186,10 +195,11 @@ class _Swept(NamedTuple):
     dtype: str
     samples: str
     seed: int
+    show: str
 
 
 def curves(view: View) -> Curves:
-    """Measure every scaling at every d_k of the sweep; dragging d_k itself finds it ready."""
+    """Measure what the view shows of every scaling at every d_k of the sweep; dragging d_k itself finds it ready."""
     return _curves(_Swept(*(getattr(view, name) for name in _Swept._fields)))
 
 
@@ -197,7 +207,10 @@ def curves(view: View) -> Curves:
 def _curves(swept: _Swept) -> Curves:
     view = settle(swept._asdict()).view
     dtype = getattr(torch, view.dtype)
-    return saturation.sweep(source(view), dtype=dtype, power=view.power, temperature=view.temperature, seed=view.seed)
+    fields = (*_MEASURED.get(view.show, ()), *_LEFT)
+    return saturation.sweep(
+        source(view), dtype=dtype, power=view.power, temperature=view.temperature, seed=view.seed, fields=fields
+    )
 
 
 def spread_theory(view: View, scaling: str, d_ks: np.ndarray) -> np.ndarray | None:

@@ -103,6 +103,18 @@ def test_the_jacobian_is_autograds_and_does_not_cancel():
     assert float(jacobian_norm(torch.tensor([0.5, 0.5]))) == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("fields", [("top", "overflowed"), ("gradient",), ("largest", "gap", "zeros")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_fields_asked_for_alone_are_those_of_the_whole(fields, dtype):
+    source = normal_source(groups=2, queries=8, keys=16, variance_q=40.0, variance_k=40.0)
+    whole = sweep(source, d_ks=(1, 64, 1024), dtype=dtype)
+    alone = sweep(source, d_ks=(1, 64, 1024), dtype=dtype, fields=fields)
+    for name, values in alone.values.items():
+        assert tuple(values) == fields
+        for field in fields:
+            np.testing.assert_array_equal(values[field], whole.values[name][field])
+
+
 def test_without_scaling_the_typical_gradient_goes_and_the_mean_does_not():
     swept = sweep(normal_source(groups=64, queries=16, keys=64), d_ks=(16, 1024))
     none, scaled = swept.values["none"], swept.values["sqrt"]
@@ -113,7 +125,8 @@ def test_without_scaling_the_typical_gradient_goes_and_the_mean_does_not():
 
 @pytest.mark.parametrize("field", ["spread", "top", "entropy", "effective", "jacobian", "gradient"])
 def test_the_lines_of_theory_meet_the_dots(field):
-    view = settle({"samples": "2048", "keys": "32", "variance_k": "2"}).view
+    show = "collapse" if field in ("spread", "top", "effective") else "learning"
+    view = settle({"samples": "2048", "keys": "32", "variance_k": "2", "show": show}).view
     swept = views.curves(view)
     for scaling in SCALINGS:
         line = views.expected(view, scaling, field)

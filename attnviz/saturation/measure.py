@@ -1,6 +1,6 @@
 """What the softmax makes of scores: how far it has collapsed, what gradient is left, what left the dtype's range."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -54,8 +54,6 @@ def measure(
 ) -> dict[str, Point]:
     """Run attention's scores and softmax in the dtype of ``query`` with each scaling, and look at what comes out.
 
-    All scalings go through at once: tensors this small cost little more than the call, and a slider waits for them.
-
     Args:
         query: ``[groups, queries, d_k]``.
         key: ``[groups, keys, d_k]``.
@@ -64,58 +62,104 @@ def measure(
         temperature: The scores are divided by it.
         seed: Seed of the gradients that arrive at the weights.
     """
-    leaves = [query.detach().clone().requires_grad_() for _ in scalings]
+    rule = _Rule(power, temperature, seed)
+    return {name: Point(*row) for name, row in _measured(query, key, scalings, rule, Point._fields).items()}
+
+
+class _Rule(NamedTuple):
+    power: float
+    temperature: float
+    seed: int
+
+
+class _Rows(NamedTuple):
+    """Hold finite scores and weights ``[scalings, rows, keys]`` and gradients' lengths ``[scalings, rows]``."""
+
+    scores: Tensor
+    weights: Tensor
+    lengths: Tensor
+
+    @property
+    def below(self) -> Tensor:
+        return (self.scores.amax(-1, keepdim=True) - self.scores).flatten(1)
+
+    @property
+    def entropy(self) -> Tensor:
+        return torch.special.entr(self.weights).sum(-1)
+
+
+def _spread(rows: _Rows) -> Tensor:
+    # torch's own std goes through the scores one by one and takes as long as the softmax.
+    flat = rows.scores.flatten(1)
+    return (flat - flat.mean(-1, keepdim=True)).square().mean(-1).sqrt()
+
+
+# How each field of ``Point`` comes out of the rows, one number for each scaling.
+_FIELDS: Mapping[str, Callable[[_Rows], Tensor]] = {
+    "spread": _spread,
+    "top": lambda rows: rows.weights.amax(-1).mean(-1),
+    "entropy": lambda rows: rows.entropy.mean(-1),
+    "effective": lambda rows: rows.entropy.exp().mean(-1),
+    "gradient": lambda rows: rows.lengths.median(-1).values,
+    "gradient_mean": lambda rows: rows.lengths.mean(-1),
+    "jacobian": lambda rows: jacobian_norm(rows.weights).mean(-1),
+    "gap": lambda rows: rows.below.median(-1).values,
+    "gap_most": lambda rows: rows.below.amax(-1),
+    "largest": lambda rows: rows.scores.abs().amax((-2, -1)),
+    "overflowed": lambda rows: torch.zeros(len(rows.scores)),
+    "zeros": lambda rows: (rows.weights == 0).float().mean((-2, -1)),
+}
+_OF_GRADIENT = frozenset({"gradient", "gradient_mean"})
+
+
+def _measured(
+    query: Tensor, key: Tensor, scalings: Mapping[str, Scaling], rule: _Rule, fields: Sequence[str]
+) -> dict[str, list[float]]:
+    """Give the asked fields for each scaling.
+
+    All scalings go through at once: tensors this small cost little more than the call, and a slider waits for them.
+    """
+    differentiate = not _OF_GRADIENT.isdisjoint(fields)
+    leaves = [query.detach().clone().requires_grad_(differentiate) for _ in scalings]
     scores = torch.stack(
         [
-            scaled_scores(leaf, key, scaling, power=power, temperature=temperature)
+            scaled_scores(leaf, key, scaling, power=rule.power, temperature=rule.temperature)
             for leaf, scaling in zip(leaves, scalings.values(), strict=True)
         ]
     )
     weights = torch.softmax(scores, -1)
-    arriving = inputs.random_normal(weights.shape[1:], seed + 1).to(weights.dtype).expand_as(weights)
-    reached = torch.stack(torch.autograd.grad(weights, leaves, arriving))
-    lengths = torch.linalg.vector_norm(reached.float().flatten(1, 2), dim=-1)
+    lengths = _reaching(weights, leaves, rule.seed) if differentiate else None
     scores, weights = (tensor.detach().float().flatten(1, 2) for tensor in (scores, weights))
+    lengths = scores.new_full(scores.shape[:2], float("nan")) if lengths is None else lengths
     kept = torch.isfinite(scores.abs().amax(-1)) & torch.isfinite(weights.amax(-1))
     if kept.all():
-        return dict(zip(scalings, _points(scores, weights, lengths), strict=True))
+        return dict(zip(scalings, _columns(_Rows(scores, weights, lengths), fields), strict=True))
     found = {}
     for index, name in enumerate(scalings):
         rows = kept[index]
-        if not rows.any():
-            unknown = dict.fromkeys(Point._fields, float("nan"))
-            found[name] = Point(**unknown | {"largest": float("inf"), "overflowed": 1.0})
-            continue
-        (point,) = _points(scores[index, rows][None], weights[index, rows][None], lengths[index, rows][None])
-        found[name] = point._replace(overflowed=1.0 - float(rows.float().mean()))
+        if rows.any():
+            (row,) = _columns(_Rows(*(part[index, rows][None] for part in (scores, weights, lengths))), fields)
+        else:
+            row = [float("inf" if field == "largest" else "nan") for field in fields]
+        lost = 1.0 - float(rows.float().mean())
+        found[name] = [lost if field == "overflowed" else value for field, value in zip(fields, row, strict=True)]
     return found
 
 
-def _points(scores: Tensor, weights: Tensor, lengths: Tensor) -> list[Point]:
-    """Give the numbers of each scaling from finite scores and weights ``[scalings, rows, keys]`` and its gradients."""
-    entropy = torch.special.entr(weights).sum(-1)
-    below = scores.amax(-1, keepdim=True) - scores
-    flat = scores.flatten(1)
-    columns = {
-        # torch's own std goes through the scores one by one and takes as long as the softmax.
-        "spread": (flat - flat.mean(-1, keepdim=True)).square().mean(-1).sqrt(),
-        "top": weights.amax(-1).mean(-1),
-        "entropy": entropy.mean(-1),
-        "effective": entropy.exp().mean(-1),
-        "gradient": lengths.median(-1).values,
-        "gradient_mean": lengths.mean(-1),
-        "jacobian": jacobian_norm(weights).mean(-1),
-        "gap": below.flatten(1).median(-1).values,
-        "gap_most": below.flatten(1).amax(-1),
-        "largest": flat.abs().amax(-1),
-        "overflowed": torch.zeros(len(scores)),
-        "zeros": (weights == 0).float().flatten(1).mean(-1),
-    }
-    return [Point(*row) for row in torch.stack([columns[name] for name in Point._fields], 1).tolist()]
+def _reaching(weights: Tensor, leaves: Sequence[Tensor], seed: int) -> Tensor:
+    """Give the length ``[scalings, rows]`` of what reaches each query when every weight receives a normal gradient."""
+    arriving = inputs.random_normal(weights.shape[1:], seed + 1).to(weights.dtype).expand_as(weights)
+    reached = torch.stack(torch.autograd.grad(weights, leaves, arriving))
+    return torch.linalg.vector_norm(reached.float().flatten(1, 2), dim=-1)
+
+
+def _columns(rows: _Rows, fields: Sequence[str]) -> list[list[float]]:
+    """Give the asked fields of each scaling."""
+    return torch.stack([_FIELDS[field](rows) for field in fields], 1).tolist()
 
 
 class Curves(NamedTuple):
-    """Hold a sweep: the d_k, and for each scaling and each field of ``Point`` the values along them."""
+    """Hold a sweep: the d_k, and for each scaling and each measured field of ``Point`` the values along them."""
 
     d_k: np.ndarray
     values: Mapping[str, Mapping[str, np.ndarray]]
@@ -129,6 +173,7 @@ def sweep(
     power: float = 0.25,
     temperature: float = 1.0,
     seed: int = 0,
+    fields: Sequence[str] = Point._fields,
 ) -> Curves:
     """Measure every scaling at every d_k.
 
@@ -139,12 +184,13 @@ def sweep(
         power: Exponent of the custom scaling.
         temperature: The scores are divided by it.
         seed: Seed of the gradients that arrive at the weights.
+        fields: The fields of ``Point`` to measure; the gradient's cost as much as all others together.
     """
-    points: dict[str, list[Point]] = {name: [] for name in SCALINGS}
+    rule = _Rule(power, temperature, seed)
+    points: dict[str, list[list[float]]] = {name: [] for name in SCALINGS}
     for d_k in d_ks:
         query, key = (tensor.to(dtype) for tensor in source(d_k))
-        measured = measure(query, key, SCALINGS, power=power, temperature=temperature, seed=seed)
-        for name, point in measured.items():
-            points[name].append(point)
-    values = {name: dict(zip(Point._fields, np.array(along, float).T, strict=True)) for name, along in points.items()}
+        for name, row in _measured(query, key, SCALINGS, rule, fields).items():
+            points[name].append(row)
+    values = {name: dict(zip(fields, np.array(along, float).T, strict=True)) for name, along in points.items()}
     return Curves(np.array(d_ks), values)
