@@ -43,17 +43,29 @@ def test_the_page_and_the_live_route_draw_the_same(show, language):
 def test_the_first_picture_is_a_row_of_weights_for_each_scaling():
     app = visit(page="saturation", d_k="1024")
     drawn = plots(app)["saturation.strips"]
-    for trace, row in zip(drawn["data"], rows(settle({"d_k": "1024"}).view).values(), strict=True):
-        np.testing.assert_allclose(numbers(trace["customdata"]), row.weights, rtol=1e-6, atol=1e-30)
-        np.testing.assert_allclose(numbers(trace["y"]), ROW * row.weights, rtol=1e-6, atol=1e-30)
-    tops = [max(numbers(trace["customdata"])) for trace in drawn["data"]]
+    found = rows(settle({"d_k": "1024"}).view).values()
+    for ground, trace, row in zip((4, 3, 2, 1, 0), drawn["data"], found, strict=True):
+        np.testing.assert_allclose(bars(trace), row.weights, rtol=1e-6, atol=1e-30)
+        # Each bar's outline: up from the row's ground at its left side and down at its right.
+        outline = np.reshape(numbers(trace["y"]), (-1, 4)) - ground
+        np.testing.assert_allclose(outline, np.outer(ROW * row.weights, [0, 1, 1, 0]), atol=1e-6)
+        sides = np.reshape(numbers(trace["x"]), (-1, 4))
+        np.testing.assert_allclose(sides.mean(1), np.arange(len(row.weights)), atol=1e-6)
+        assert (sides[:, 0] == sides[:, 1]).all() and (sides[:, 2] - sides[:, 1] > 0.5).all()
+    tops = [max(bars(trace)) for trace in drawn["data"]]
     assert tops[1] > 0.8 > 0.3 > tops[0] > tops[2]  # no scaling, 1/√d_k, 1/d_k
     # All from 0 to 1 on the same scale, one below the other.
-    assert [set(numbers(trace["base"])) for trace in drawn["data"]] == [{4.0}, {3.0}, {2.0}, {1.0}, {0.0}]
     assert drawn["layout"]["yaxis"]["tickvals"] == [tick for row in (4, 3, 2, 1, 0) for tick in (row, row + ROW)]
     # The next row's 1 stands where this row's 0 does: only one of the rows is labelled.
     assert drawn["layout"]["yaxis"]["ticktext"] == ["0", "1", *[""] * 8]
     assert len([key for key in keys(app) if key.startswith("saturation.") and key.split(".")[1] in KNOBS]) == 11
+
+
+def bars(trace: dict) -> list[float]:
+    """Give the value of each bar, which every corner of its outline carries for the hover."""
+    corners = np.reshape(numbers(trace["customdata"]), (-1, 4, 2))
+    assert (corners == corners[:, :1]).all()
+    return corners[:, 0, 1].tolist()
 
 
 @pytest.mark.parametrize("part", ["gap", "largest"])
@@ -67,10 +79,8 @@ def test_the_ends_of_the_data_types_are_named_beside_the_plot(part):
 
 def test_many_keys_share_bars_and_lose_no_peak():
     (strip, *_) = carried(keys="1024", d_k="512")["strips"]["data"]
-    assert len(numbers(strip["customdata"])) == 256
-    assert max(numbers(strip["customdata"])) == pytest.approx(
-        rows(settle({"keys": "1024", "d_k": "512"}).view)["sqrt"].top
-    )
+    assert len(bars(strip)) == 256
+    assert max(bars(strip)) == pytest.approx(rows(settle({"keys": "1024", "d_k": "512"}).view)["sqrt"].top)
 
 
 def test_a_scaling_keeps_its_colour_everywhere():
@@ -78,10 +88,12 @@ def test_a_scaling_keeps_its_colour_everywhere():
         for part, figure in carried(show=show).items():
             names = {}
             for trace in figure["data"]:
-                colour = (
-                    trace.get("line", {}).get("color") if trace.get("mode") == "lines" else trace["marker"]["color"]
-                )
-                names.setdefault(trace["name"], set()).add(colour)
+                if trace["mode"] == "markers":
+                    assert len(trace["text"]) == len(numbers(trace["x"])) == len(numbers(trace["y"]))
+                    for name, colour in zip(trace["text"], trace["marker"]["color"], strict=True):
+                        names.setdefault(name, set()).add(colour)
+                else:
+                    names.setdefault(trace["name"], set()).add(trace.get("fillcolor") or trace["line"]["color"])
             assert names.get("1/√d_k", {"theme-0"}) == {"theme-0"}, part
             assert names.get("QK-norm", {"theme-4"}) == {"theme-4"}, part
 

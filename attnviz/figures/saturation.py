@@ -45,17 +45,20 @@ def strips(
         # One pair of axes for all rows: a subplot for each would take the browser twice as long.
         ground = float(len(rows) - 1 - index)
         ticks += [ground, ground + ROW]
+        x, y = _comb(starts + (size - 1) / 2, highest * ROW, ground, size * 0.88)
         data.append(
             {
-                "type": "bar",
-                "x": starts + (size - 1) / 2,
-                "y": highest * ROW,
-                "base": np.full(len(starts), ground),
-                "customdata": highest,
-                "width": size * 0.88,
+                "type": "scatter",
+                "mode": "lines",
+                "fill": "toself",
+                "x": x,
+                "y": y,
+                "customdata": np.repeat(np.stack([starts + (size - 1) / 2, highest], 1), 4, axis=0),
                 "name": names[name],
-                "marker": {"color": colours[index], "line": {"width": 0}},
-                "hovertemplate": "%{x} · %{customdata:.4g}<extra>%{fullData.name}</extra>",
+                "line": {"width": 0},
+                "fillcolor": colours[index],
+                "hoveron": "points",
+                "hovertemplate": "%{customdata[0]} · %{customdata[1]:.4g}<extra>%{fullData.name}</extra>",
             }
         )
         common = {"yref": "y", "xref": "paper", "y": ground + 1, "yanchor": "top", "showarrow": False}
@@ -69,10 +72,17 @@ def strips(
     labels = ["0", "1", *[""] * (len(ticks) - 2)]
     y_axis = {"range": [0, len(rows)], "tickvals": ticks, "ticktext": labels, "zeroline": False}
     layout: Figure = {
-        "showlegend": False, "barmode": "overlay", "margin": {**_MARGIN, "l": 4, "r": 4, "t": 2},
+        "showlegend": False, "margin": {**_MARGIN, "l": 4, "r": 4, "t": 2},
         "xaxis": {"range": [-0.5, keys - 0.5], "showgrid": False, "nticks": 9, "zeroline": False}, "yaxis": y_axis,
     }  # fmt: skip
     return {"data": data, "layout": {**layout, "annotations": notices, "height": ROW_HEIGHT * len(rows) + 24}}
+
+
+def _comb(centres: np.ndarray, heights: np.ndarray, ground: float, width: float) -> tuple[np.ndarray, np.ndarray]:
+    """Give the outline ``[4 bars]`` of bars that stand on a line; one path is drawn ten times as fast as its bars."""
+    x = np.repeat(centres, 4) + np.tile(np.array([-0.5, -0.5, 0.5, 0.5]) * width, len(centres))
+    y = ground + np.repeat(heights, 4) * np.tile(np.array([0.0, 1.0, 1.0, 0.0]), len(centres))
+    return x, y
 
 
 def curve(
@@ -106,19 +116,15 @@ def curve(
         levels: Name, a word that fits beside the plot → height of a horizontal line.
         colours: A colour for each scaling.
     """
-    data: list[Figure] = []
-    for index, (name, values) in enumerate(dots.items()):
-        common = {"type": "scatter", "x": d_k, "name": names[name]}
-        line, hover = lines.get(name), "%{x} · %{y:.4g}<extra>%{fullData.name}</extra>"
-        if line is not None:
-            look = {"color": colours[index], "width": 2}
-            data.append({**common, "y": line, "mode": "lines", "line": look, "hoverinfo": "skip"})
-        symbol = "circle" if symbols is None else list(symbols[name])
-        marker = {"color": colours[index], "size": 9, "symbol": symbol, "line": {"width": 1.5, "color": colours[index]}}
-        data.append({**common, "y": values, "mode": "markers", "marker": marker, "hovertemplate": hover})
-        if second is not None:
-            small = {"color": colours[index], "size": 6, "symbol": "triangle-up-open"}
-            data.append({**common, "y": second[name], "mode": "markers", "marker": small, "hovertemplate": hover})
+    data: list[Figure] = [
+        {"type": "scatter", "x": d_k, "y": line, "name": names[name], "mode": "lines", "hoverinfo": "skip",
+         "line": {"color": colours[index], "width": 2}}
+        for index, name in enumerate(dots) if (line := lines.get(name)) is not None
+    ]  # fmt: skip
+    every = [symbol for name in dots for symbol in (symbols[name] if symbols else ["circle"] * len(d_k))]
+    data.append(_dots(d_k, dots, names, colours, {"size": 9, "symbol": _one_or_all(every)}))
+    if second is not None:
+        data.append(_dots(d_k, second, names, colours, {"size": 6, "symbol": "triangle-up-open"}))
     low, high = limits or _fitted([*dots.values(), *(second or {}).values()], log)
     y_axis: Figure = {"range": [np.log10(low), np.log10(high)] if log else [low, high], "nticks": 6}
     if log:
@@ -132,6 +138,22 @@ def curve(
     margin = _MARGIN | ({"r": _LEVEL_NAME} if levels else {})
     layout = {"xaxis": x_axis, "yaxis": y_axis, "showlegend": False, "margin": margin, "height": 250}
     return {"data": data, "layout": {**layout, "shapes": shapes, "annotations": notices}}
+
+
+def _dots(d_k: np.ndarray, values: Arrays, names: Mapping[str, str], colours: Sequence[str], look: Figure) -> Figure:
+    """Give the dots of all scalings as one trace: the browser takes a millisecond for each trace, dots or not."""
+    each = [colours[index] for index in range(len(values)) for _ in d_k]
+    return {
+        "type": "scatter", "mode": "markers", "x": np.tile(d_k, len(values)), "y": np.concatenate([*values.values()]),
+        "text": [names[name] for name in values for _ in d_k],
+        "marker": {**look, "color": each, "line": {"width": 1.5, "color": each}},
+        "hovertemplate": "%{x} · %{y:.4g}<extra>%{text}</extra>",
+    }  # fmt: skip
+
+
+def _one_or_all(values: Sequence[str]) -> str | list[str]:
+    """Give the one value where all are the same, which is drawn faster."""
+    return values[0] if len(set(values)) == 1 else list(values)
 
 
 def _powers(low: float, high: float) -> Figure:

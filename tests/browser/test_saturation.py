@@ -45,14 +45,14 @@ def part(page: Page, name: str) -> Locator:
 
 
 def bars(page: Page) -> Locator:
-    return part(page, "strips").locator(".barlayer .trace")
+    return part(page, "strips").locator(".scatterlayer .trace")
 
 
 def heights(page: Page) -> list[float]:
     """Give the height of each scaling's tallest bar in pixels."""
     return page.evaluate(
-        """() => [...document.querySelectorAll(".st-key-saturation-strips .barlayer .trace")].map(
-          layer => Math.max(...[...layer.querySelectorAll(".point path")].map(bar => bar.getBBox().height)))"""
+        """() => [...document.querySelectorAll(".st-key-saturation-strips .scatterlayer .js-fill")].map(
+          path => path.getBBox().height)"""
     )
 
 
@@ -110,10 +110,10 @@ def test_every_scaling_has_the_theme_s_colour(visit: Open, scheme: str) -> None:
           const probe = document.createElement("i")
           document.body.append(probe)
           const plain = colour => ((probe.style.color = colour.trim()), getComputedStyle(probe).color)
-          return [list.slice(0, 5).map(plain), [...root.querySelectorAll(".barlayer .trace")].map(
-            layer => getComputedStyle(layer.querySelector(".point path")).fill),
-            [...document.querySelectorAll(".st-key-saturation-spread .points")].filter(group => group.firstChild).map(
-              group => getComputedStyle(group.firstChild).stroke)]
+          return [list.slice(0, 5).map(plain), [...root.querySelectorAll(".scatterlayer .js-fill")].map(
+            path => getComputedStyle(path).fill),
+            [...new Set([...document.querySelectorAll(".st-key-saturation-spread .points path")].map(
+              dot => getComputedStyle(dot).stroke))]]
         }"""
     )
     assert fills == colours

@@ -232,7 +232,11 @@ class Plot {
       const [x, y] = [values(trace.x), values(trace.y)]
       const head = table.insertRow()
       head.append(cell("th", trace.name ?? "x"), cell("th", trace.name ? "" : "y"))
-      for (let i = 0; i < Math.min(y.length, MOST_ROWS); i++) table.insertRow().append(cell("td", x[i] ?? i), cell("td", y[i]))
+      for (let i = 0; i < Math.min(y.length, MOST_ROWS); i++) {
+        const row = table.insertRow()
+        row.append(cell("td", x[i] ?? i), cell("td", y[i]))
+        if (Array.isArray(trace.text)) row.append(cell("td", trace.text[i]))
+      }
     }
     fallback.replaceChildren(cell("p", this.data.words.no_chart), table)
   }
