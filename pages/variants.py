@@ -1,6 +1,8 @@
 """Variants: how many query heads share a KV head, what that changes, and what it saves."""
 
-from attnviz.variants_view import settle
+from attnviz.text import Refusal
+from attnviz.variant_view import guard
+from attnviz.variant_view.view import settle
 from pages.ui import layout, link, variants_sections
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
@@ -12,7 +14,12 @@ layout.header(panel)
 layout.remarks(panel.remarks)
 variants_sections.side_controls(panel, group)
 variants_sections.live_controls(panel, group)
-variants_sections.pictures(panel, group)
-variants_sections.numbers(panel)
+try:
+    guard.check(panel.settled.view)
+except Refusal as refused:
+    layout.refusal(refused, panel.language)
+else:
+    variants_sections.pictures(panel, group)
+    variants_sections.numbers(panel)
 variants_sections.words(panel)
 panel.write_link()

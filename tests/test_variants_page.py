@@ -8,8 +8,11 @@ import pytest
 from attnviz.conversion import METHODS
 from attnviz.presets import PRESETS
 from attnviz.text import LANGUAGES, Refusal
-from attnviz.variants_run import shared, table
-from attnviz.variants_view import MODELS, OWN, SHOWS, settle
+from attnviz.variant_view import guard
+from attnviz.variant_view.layers import narrowed
+from attnviz.variant_view.run import table
+from attnviz.variant_view.settings import MODELS, OWN, VARIANTS
+from attnviz.variant_view.view import settle
 from pages.ui.heatmap.frame import unpack
 from pages.ui.translate import say
 from pages.ui.variants_picture import cell, frame
@@ -22,6 +25,10 @@ VIEWS = (
     {"show": "change", "method": "random", "dtype": "float32"},
     {"model": "gemma-2-2b", "seed": "4"},
     {"cell": "5,7,2", "text": "<b>bold</b> $x$ 猫"},
+    {"variant": "mla", "latent": "3", "rope": "0"},
+    {"variant": "mla", "show": "change", "latent": "100", "heads": "16"},
+    {"variant": "additive", "show": "change"},
+    {"model": "deepseek-v3-1"},
 )
 
 
@@ -50,12 +57,23 @@ def test_every_map_names_its_kv_head():
         assert found == [(head, head // (heads // kv_heads)) for head in range(heads)]
 
 
-@pytest.mark.parametrize("show", SHOWS)
-def test_a_cell_says_the_exact_value(show):
-    found = shared(settle({}).view)
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("show", ["weights", "change"])
+def test_a_cell_says_the_exact_value(show, variant):
+    found = narrowed(settle({"variant": variant, "latent": "20"}).view)
     wanted = found.weights - found.before if show == "change" else found.weights
     for head, row, col in ((0, 0, 0), (5, 7, 2), (7, 11, 11)):
-        answer = cell({"show": show, "part": "maps", "map": str(head), "row": str(row), "col": str(col)})
+        answer = cell(
+            {
+                "variant": variant,
+                "latent": "20",
+                "show": show,
+                "part": "maps",
+                "map": str(head),
+                "row": str(row),
+                "col": str(col),
+            }
+        )
         assert float(str(answer["value"])) == pytest.approx(float(wanted[head, row, col]), abs=1e-7)
         assert answer["state"] == 0
     assert cell({"map": "0", "row": "0", "col": "1"})["state"] == 1
@@ -72,13 +90,18 @@ def test_the_table_is_that_of_the_view(language):
     app = visit(language, page="variants", model="llama-3-8b")
     (text,) = [entry.value for entry in app.markdown if entry.value.startswith("| ")]
     rows = [[part.strip() for part in line.strip("| ").split("|")] for line in text.splitlines()[2:]]
-    assert [row[0].strip("*") for row in rows] == ["MHA 32/32", "GQA 32/8", "MQA 32/1", "MLA"]
-    assert [row[0].startswith("**") for row in rows] == [False, True, False, False]
+    additive = VARIANTS["additive"].say(language)
+    assert [row[0].strip("*") for row in rows] == ["MHA 32/32", "GQA 32/8", "MQA 32/1", "MLA", additive]
+    assert [row[0].startswith("**") for row in rows] == [False, True, False, False, False]
     taken = table(settle({"model": "llama-3-8b"}).view)
     assert [row[2].strip("*") for row in rows] == [f"{one.elements:,}" for one in taken]
     assert rows[1][3:6] == ["**128 KiB**", "**1 GiB**", "**25%**"]
-    assert f"{100 * (taken[1].error or 0):.1f}%" == rows[1][6].strip("*") and rows[3][6] == "–"
-    assert {metric.value for metric in app.metric} == {"41.9M", "128 KiB", "1 GiB", "25%"}
+    assert f"{100 * (taken[1].error or 0):.1f}%" == rows[1][7].strip("*") and rows[3][7] == "–"
+    # Four projections, and scores and sums over 8,192 tokens of 32 heads, in 32 layers.
+    flops = 32 * (2 * (2 * 4096 * 4096 + 2 * 4096 * 1024) + 4 * 32 * 128 * 8192)
+    assert rows[1][6].strip("*") == f"{flops / 1e9:.3g} GFLOP" == "6.98 GFLOP"
+    assert {metric.value for metric in app.metric} == {"41.9M", "128 KiB", "1 GiB", "6.98 GFLOP"}
+    assert any(f"{flops:,}" in (metric.help or "") for metric in app.metric)
 
 
 def test_a_model_is_one_click_and_takes_the_place_of_what_was_set():
@@ -127,10 +150,13 @@ def test_wrong_claims_are_answered_with_sources(language):
 
 
 HOSTILE = {
-    "kv_heads=0": "kv_heads must be a whole number from 1 to 64, got '0'.",
-    "heads=65": "heads must be a whole number from 1 to 64, got '65'.",
+    "kv_heads=0": "kv_heads must be a whole number from 1 to 128, got '0'.",
+    "heads=129": "heads must be a whole number from 1 to 128, got '129'.",
+    "variant=mha": "variant must be one of grouped, mla, additive, got 'mha'.",
+    "latent=513": "latent must be a whole number from 1 to 512, got '513'.",
+    "rope=-1": "rope must be a whole number from 0 to 64, got '-1'.",
     "d_k=512": "d_k must be a whole number from 1 to 256, got '512'.",
-    "model=falcon-7b": "model must be one of own",
+    "model=gpt-5": "model must be one of own",
     "dtype=int4": "dtype must be one of float64",
     "context=99999999999": "context must be a whole number from 1 to 16,777,216",
     "method=<b>": "method must be one of mean, first, random, got '<b>'.",
@@ -148,6 +174,18 @@ def test_a_bad_value_is_named_and_the_page_stays(given):
     assert link(app) == {} and "variants.wires" in plots(app) and "variants.maps" in keys(app)
     with pytest.raises(Refusal, match=re.escape(HOSTILE[given][:15])):
         frame({name: value})
+
+
+def test_what_is_too_much_is_refused_and_the_page_stays(monkeypatch):
+    monkeypatch.setattr(guard, "SHARE", 1e-9)
+    app = visit(page="variants", heads="64", d_k="256", variant="mla")
+    (refused,) = app.error
+    assert plain(refused.value).startswith("Refused before allocating anything: 64 heads with d_k 256 would take ")
+    assert "variants.wires" not in plots(app) and "variants.d_k" in keys(app)
+    with pytest.raises(Refusal, match="64 heads with d_k 256"):
+        frame({"heads": "64", "d_k": "256"})
+    monkeypatch.undo()
+    assert "variants.wires" in plots(check(app.run()))
 
 
 def test_the_largest_layer_stays_a_small_answer():

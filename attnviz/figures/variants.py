@@ -1,4 +1,4 @@
-"""Figure of the variants page, as the plain data and layout of a Plotly figure: it follows a slider."""
+"""Figures of the variants page, as the plain data and layout of a Plotly figure: they follow a slider."""
 
 from typing import Any
 
@@ -9,10 +9,12 @@ COLOURS = 8
 HEIGHT = 330
 # Above so many heads, their numbers would run into each other.
 _NUMBERED = 16
-_TOP, _BOTTOM = 1.0, 0.0
+_TOP, _MIDDLE, _BOTTOM = 1.0, 0.5, 0.0
+# What all heads share has no head's colour.
+_LATENT, _ROTARY = "rgb(120,126,137)", "rgb(165,170,180)"
 
 
-def wiring(heads: int, kv_heads: int, *, query: str, shared: str, hover: str) -> Figure:
+def wiring(heads: int, kv_heads: int, *, query: str, shared: str, hover: str, scorer: str | None = None) -> Figure:
     """Draw every query head above, every KV head below, and a line from each query head to the KV head it reads.
 
     Args:
@@ -21,35 +23,116 @@ def wiring(heads: int, kv_heads: int, *, query: str, shared: str, hover: str) ->
         query: Name of the upper row.
         shared: Name of the lower row.
         hover: What the hover says of a query head, with the fields ``head`` and ``kv``.
+        scorer: What the hover says of the network on a head's line, with the field ``head``; None draws none.
     """
     group = heads // kv_heads
     places = [kv * group + (group - 1) / 2 for kv in range(kv_heads)]
-    room = 400 / heads
-    thick = max(1.0, min(4.0, room / 8))
-    data: list[Figure] = []
-    for colour in range(min(kv_heads, COLOURS)):
-        xs: list[float | None] = []
-        for head in range(heads):
-            if head // group % COLOURS == colour:
-                xs += [head, places[head // group], None]
-        line = {"color": f"theme-{colour}", "width": thick}
-        ys = [_TOP, _BOTTOM, None] * (len(xs) // 3)
-        data.append({"type": "scatter", "mode": "lines", "x": xs, "y": ys, "line": line, "hoverinfo": "skip"})
+    ends = [places[head // group] for head in range(heads)]
+    owners = [head // group for head in range(heads)]
+    data = _lines(heads, (_TOP, _BOTTOM), ends, owners)
+    if scorer is not None:
+        colours = [f"theme-{head % COLOURS}" for head in range(heads)]
+        data.append(_row(list(range(heads)), _MIDDLE, colours, min(22.0, 0.5 * _room(heads)), "diamond"))
+        data[-1] |= {"text": [scorer.format(head=head) for head in range(heads)]}
     colours = [f"theme-{kv % COLOURS}" for kv in range(kv_heads)]
-    data.append(
-        _row(list(range(heads)), _TOP, [colours[head // group] for head in range(heads)], min(30.0, 0.72 * room))
-    )
-    data[-1] |= {"text": [hover.format(head=head, kv=head // group) for head in range(heads)]}
+    data.append(_queries(heads, [hover.format(head=head, kv=owners[head]) for head in range(heads)], owners))
     data.append(_row(places, _BOTTOM, colours, min(36.0, 320 / kv_heads), "square"))
     data[-1] |= {"text": [f"{shared} {kv}" for kv in range(kv_heads)]}
     notes = [*_numbers(list(range(heads)), _TOP, 24), *_numbers(places, _BOTTOM, -27)]
-    notes += [_name(query, heads, _TOP, 58), _name(shared, kv_heads, _BOTTOM, -62)]
-    hidden = {"visible": False, "fixedrange": True}
-    layout = {
-        "showlegend": False, "height": HEIGHT, "margin": {"l": 0, "r": 0, "t": 0, "b": 0}, "annotations": notes,
-        "xaxis": {**hidden, "range": [-0.75, heads - 0.25]}, "yaxis": {**hidden, "range": [-0.5, 1.5]},
+    notes += [_name(f"{heads} {query}", _TOP, 58), _name(f"{kv_heads} {shared}", _BOTTOM, -62)]
+    return {"data": data, "layout": _layout(heads, notes)}
+
+
+def latent_wiring(
+    heads: int, latent: int, rope: int, *, query: str, hover: str, made: str, kept: str, rotary: str
+) -> Figure:
+    """Draw query heads above, the keys and values that each has made for it, and the one latent they are made of.
+
+    Latent and rotary key are as wide as their share of what is kept. A head's own keys and values are hollow: they
+    are not kept. A dotted line is the rotary part, which every head's keys have in common.
+
+    Args:
+        heads: Query heads.
+        latent: Numbers in the latent.
+        rope: Numbers in the rotary key; 0 is none.
+        query: Name of the upper row.
+        hover: What the hover says of a query head, with the field ``head``.
+        made: What it says of a head's keys and values, likewise.
+        kept: Name of the latent.
+        rotary: Name of the rotary key.
+    """
+    heads_at, low, high = list(range(heads)), -0.45, heads - 0.55
+    gap = 0.03 * (high - low) if rope else 0.0
+    edge = low + (high - low - gap) * latent / (latent + rope)
+    colours = [f"theme-{head % COLOURS}" for head in heads_at]
+
+    def spread(start: float, end: float) -> list[float]:
+        """Give each head its place along a bar."""
+        return [start + (head + 0.5) / heads * (end - start) for head in heads_at]
+
+    data = _lines(heads, (_TOP, _MIDDLE), list(map(float, heads_at)), heads_at)
+    data += _lines(heads, (_MIDDLE, _BOTTOM), spread(low, edge), heads_at)
+    if rope:
+        data += _lines(heads, (_MIDDLE, _BOTTOM), spread(edge + gap, high), heads_at, "dot")
+        data.append(_bar(edge + gap, high, f"{rotary} {rope}", _ROTARY))
+    data.append(_bar(low, edge, f"{kept} {latent}", _LATENT))
+    data.append(_queries(heads, [hover.format(head=head) for head in heads_at], heads_at))
+    data.append(_row(heads_at, _MIDDLE, colours, min(26.0, 0.6 * _room(heads)), "square-open"))
+    data[-1]["marker"] |= {"line": {"width": 3 if heads <= _NUMBERED else 1.5}}
+    data[-1] |= {"text": [made.format(head=head) for head in heads_at]}
+    notes = [*_numbers(heads_at, _TOP, 24), _name(f"{heads} {query}", _TOP, 58)]
+    notes.append(_name(f"{kept} {latent}", _BOTTOM, -36) | {"x": 0, "xanchor": "left"})
+    notes += [_name(f"{rotary} {rope}", _BOTTOM, -36) | {"x": 1, "xanchor": "right"}] if rope else []
+    return {"data": data, "layout": _layout(heads, notes)}
+
+
+def _room(heads: int) -> float:
+    """Give how many pixels a head has of the figure's width."""
+    return 400 / heads
+
+
+def _lines(heads: int, rows: tuple[float, float], ends: list[float], owners: list[int], dash: str = "solid") -> Any:
+    """Draw a line from each head's place in the upper of two rows to its end in the lower, in its owner's colour."""
+    # Close together, dots of many colours would hide the lines that matter.
+    faint = dash != "solid"
+    line = {"width": 1.0 if faint else max(1.0, min(4.0, _room(heads) / 8)), "dash": dash}
+    opacity = min(1.0, 12 / heads) if faint else 1.0
+    data = []
+    for colour in range(min(max(owners) + 1, COLOURS)):
+        xs: list[float | None] = []
+        for head in range(heads):
+            if owners[head] % COLOURS == colour:
+                xs += [head, ends[head], None]
+        ys = [*rows, None] * (len(xs) // 3)
+        own = {**line, "color": f"theme-{colour}"}
+        data.append(
+            {"type": "scatter", "mode": "lines", "x": xs, "y": ys, "line": own, "hoverinfo": "skip", "opacity": opacity}
+        )
+    return data
+
+
+def _queries(heads: int, texts: list[str], owners: list[int]) -> Figure:
+    colours = [f"theme-{owner % COLOURS}" for owner in owners]
+    return _row(list(range(heads)), _TOP, colours, min(30.0, 0.72 * _room(heads))) | {"text": texts}
+
+
+def _bar(start: float, end: float, text: str, colour: str) -> Figure:
+    """Draw a bar of the lowest row, from one place to another."""
+    half = 0.09
+    return {
+        "type": "scatter", "mode": "lines", "x": [start, end, end, start, start],
+        "y": [_BOTTOM - half, _BOTTOM - half, _BOTTOM + half, _BOTTOM + half, _BOTTOM - half], "fill": "toself",
+        "fillcolor": colour, "line": {"color": colour, "width": 1}, "hoveron": "fills", "text": text,
+        "hoverinfo": "text",
     }  # fmt: skip
-    return {"data": data, "layout": layout}
+
+
+def _layout(heads: int, notes: list[Figure]) -> Figure:
+    hidden, edge = {"visible": False, "fixedrange": True}, 0.75 + heads / 80
+    return {
+        "showlegend": False, "height": HEIGHT, "margin": {"l": 0, "r": 0, "t": 0, "b": 0}, "annotations": notes,
+        "xaxis": {**hidden, "range": [-edge, heads - 1 + edge]}, "yaxis": {**hidden, "range": [-0.5, 1.5]},
+    }  # fmt: skip
 
 
 def _row(xs: list[Any], y: float, colours: list[str], size: float, symbol: str = "circle") -> Figure:
@@ -62,13 +145,14 @@ def _row(xs: list[Any], y: float, colours: list[str], size: float, symbol: str =
 
 def _numbers(xs: list[Any], y: float, shift: int) -> list[Figure]:
     """Number the heads of a row, those of a long one here and there."""
-    step = -(-len(xs) // _NUMBERED)
+    # Three digits need more room than two.
+    step = -(-len(xs) // (_NUMBERED if len(xs) <= 100 else 10))
     common = {"y": y, "yshift": shift, "showarrow": False, "font": {"size": 17}}
     return [{**common, "x": xs[index], "text": str(index)} for index in range(0, len(xs), step)]
 
 
-def _name(text: str, count: int, y: float, shift: int) -> Figure:
+def _name(text: str, y: float, shift: int) -> Figure:
     return {
-        "x": 0.5, "xref": "paper", "y": y, "yshift": shift, "showarrow": False, "text": f"<b>{count} {text}</b>",
+        "x": 0.5, "xref": "paper", "y": y, "yshift": shift, "showarrow": False, "text": f"<b>{text}</b>",
         "font": {"size": 20},
     }  # fmt: skip

@@ -7,10 +7,13 @@ import numpy as np
 
 from attnviz import units
 from attnviz.conversion import METHODS
-from attnviz.figures.variants import wiring
+from attnviz.figures.variants import latent_wiring, wiring
 from attnviz.text import LANGUAGES, Refusal, Text
-from attnviz.variants_run import Taken, of_view, shared
-from attnviz.variants_view import View, settle
+from attnviz.variant_view import guard
+from attnviz.variant_view.layers import narrowed
+from attnviz.variant_view.run import Taken, of_view, whole
+from attnviz.variant_view.settings import LATENT, VARIANTS
+from attnviz.variant_view.view import View, settle
 from pages.ui.heatmap.frame import MASKED_STATE, VALUE_STATE, Axis, Grid, Map, pack
 from pages.ui.plot.spec import spec, with_figures
 from pages.ui.translate import say
@@ -33,25 +36,35 @@ class Drawn(NamedTuple):
 
 
 def wires(view: View, language: str) -> Drawn:
-    """Give the figure of which query head reads which KV head, and what that takes."""
+    """Give the figure of which query head reads which keys and values, and what that takes."""
     taken = of_view(view)
-    words = {name: say(language, f"variants.wires.{name}") for name in ("query", "shared", "hover")}
-    figure = wiring(view.heads, view.kv_heads, **words)
     fields = {
-        "variant": taken.variant.upper(),
+        "variant": variant_name(taken.variant, language),
         "heads": view.heads,
         "kv_heads": view.kv_heads,
         "group": view.heads // view.kv_heads,
+        "latent": view.latent,
+        "rope": view.rope,
         "token": units.binary_bytes(taken.per_token),
-        "share": units.percent(view.kv_heads / view.heads),
+        "share": units.percent(taken.per_token / whole(view).per_token),
     }
-    caption = say(language, "variants.wires.caption", **fields)
-    return Drawn(figure, caption, say(language, "variants.wires.alt", **fields))
+    part = f"variants.wires.{view.variant}"
+    caption, alt = (say(language, f"{part}.{name}", **fields) for name in ("caption", "alt"))
+    return Drawn(_figure(view, language), caption, alt)
+
+
+def _figure(view: View, language: str) -> Mapping[str, Any]:
+    names = {"grouped": ("query", "shared", "hover"), "additive": ("query", "shared", "hover", "scorer")}
+    asked = names.get(view.variant, ("query", "reads", "made", "kept", "rotary"))
+    words = {name: say(language, f"variants.wires.{name}") for name in asked}
+    if view.variant == "mla":
+        return latent_wiring(view.heads, view.latent, view.rope, hover=words.pop("reads"), **words)
+    return wiring(view.heads, view.kv_heads if view.variant == "grouped" else view.heads, **words)
 
 
 def maps(view: View, language: str) -> Grid:
     """Give every head's map with the view's KV heads, or its difference to that of the heads before."""
-    found = shared(view)
+    found = narrowed(view)
     signed = view.show == "change"
     values = found.weights - found.before if signed else found.weights
     reach = float(np.abs(values).max()) or 1.0
@@ -70,31 +83,43 @@ def maps(view: View, language: str) -> Grid:
 
 
 def _title(view: View, head: int, language: str) -> str:
-    """Name a head with the KV head it reads, in the fewest signs where there are many."""
+    """Name a head, with the KV head that it reads where heads can share one, in the fewest signs where many are."""
+    if view.variant != "grouped":
+        return say(language, "attention.head", head=head) if view.heads <= COMPACT else str(head)
     kv = head // (view.heads // view.kv_heads)
     return say(language, "attention.head_kv", head=head, kv=kv) if view.heads <= COMPACT else f"{head}→{kv}"
 
 
 def _caption(view: View, language: str, error: float) -> str:
-    """Say how the shared heads were made and how far the layer's output is from the one before."""
-    compact = f" {say(language, 'variants.maps.compact')}" if view.heads > COMPACT else ""
-    if view.kv_heads == view.heads:
-        return say(language, "variants.maps.whole", heads=view.heads) + compact
-    method = METHODS[view.method].label.say(language)
-    return say(language, "variants.maps.caption", method=method, error=units.percent(error)) + compact
+    """Say how the layer was narrowed and how far its output is from the one before."""
+    is_compact = view.heads > COMPACT and view.variant == "grouped"
+    compact = f" {say(language, 'variants.maps.compact')}" if is_compact else ""
+    fields = {
+        "heads": view.heads, "error": units.percent(error), "latent": view.latent,
+        "method": METHODS[view.method].label.say(language),
+    }  # fmt: skip
+    is_whole = {"grouped": view.kv_heads == view.heads, "mla": view.latent == LATENT}.get(view.variant, False)
+    part = "whole" if is_whole else "caption"
+    return say(language, f"variants.maps.{view.variant}.{part}", **fields) + compact
 
 
 def _alt(view: View, values: np.ndarray, language: str) -> str:
     head, row, col = (int(place) for place in np.unravel_index(int(np.abs(values).argmax()), values.shape))
     return say(
-        language, "variants.maps.alt", heads=view.heads, kv_heads=view.kv_heads, tokens=len(view.tokens),
+        language, "variants.maps.alt", heads=view.heads, tokens=len(view.tokens),
         largest=f"{values[head, row, col]:.3g}", head=head, row=row, col=col,
     )  # fmt: skip
 
 
-def named(taken: Taken, heads: int) -> str:
-    """Name a variant with its heads, as in "GQA 8/2"."""
-    return taken.variant.upper() + ("" if taken.kv_heads is None else f" {heads}/{taken.kv_heads}")
+def named(taken: Taken, heads: int, language: str) -> str:
+    """Name a variant with its heads where these tell it from others, as in "GQA 8/2"."""
+    name = variant_name(taken.variant, language)
+    return name if taken.variant in ("mla", "additive") else f"{name} {heads}/{taken.kv_heads}"
+
+
+def variant_name(variant: str, language: str) -> str:
+    """Give a variant's short name."""
+    return VARIANTS["additive"].say(language) if variant == "additive" else variant.upper()
 
 
 def _read(params: Mapping[str, str], own: tuple[str, ...]) -> tuple[View, str, dict[str, str]]:
@@ -102,6 +127,7 @@ def _read(params: Mapping[str, str], own: tuple[str, ...]) -> tuple[View, str, d
     settled = settle(given)
     if settled.problems:
         raise Refusal(settled.problems[0])
+    guard.check(settled.view)
     return settled.view, params["lang"] if params.get("lang") in LANGUAGES else LANGUAGES[0], given
 
 
@@ -109,7 +135,7 @@ def frame(params: Mapping[str, str]) -> bytes:
     """Give the bytes of both pictures.
 
     Raises:
-        Refusal: For settings that cannot be read.
+        Refusal: For settings that cannot be read, and sizes that are too much.
     """
     view, language, given = _read(params, ("lang",))
     wired = wires(view, language)

@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping
 import streamlit as st
 
 from attnviz import units
+from attnviz.config import divisors
 from attnviz.presets import PRESETS
 from attnviz.text import Text
-from attnviz.variants_run import Taken, of_view, table
-from attnviz.variants_view import MODELS, MOST_SHOWN, SIZES, View
+from attnviz.variant_view.run import Taken, of_view, table
+from attnviz.variant_view.settings import MODELS, MOST_SHOWN, OWN, SIZES, variant_of
+from attnviz.variant_view.view import View
 from pages.ui import layout, translate, variants_picture
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
@@ -17,9 +19,10 @@ from pages.ui.plot import plot
 from pages.ui.variants_picture import MAPS, WIRES, named
 
 # Of the maps: those of many heads need more room each for their titles.
-HEIGHTS = {8: 330, 32: 440, 64: 600}
-# On a phone the table is moved sideways; squeezed, its words would break at every letter.
+HEIGHTS = {8: 330, 32: 440, 64: 600, 128: 900}
+# A number and its unit stay together; on a phone the table is moved sideways, for squeezed words would break anywhere.
 _STYLE = """<style>
+.st-key-variants-table td { white-space: nowrap; }
 @media (max-width: 640px) { .st-key-variants-table :is(th, td) { white-space: nowrap; } }
 </style>"""
 # What a selection of a cell names, in the order of the setting.
@@ -30,6 +33,7 @@ SOURCES = (
     ("Ainslie et al. 2023, GQA, §2 (mean pooling, first head, random)", "https://arxiv.org/abs/2305.13245"),
     ("Touvron et al. 2023, Llama 2, Table 1", "https://arxiv.org/abs/2307.09288"),
     ("DeepSeek-AI 2024, DeepSeek-V2, §2.1 (MLA)", "https://arxiv.org/abs/2405.04434"),
+    ("Bahdanau, Cho, Bengio 2014, appendix A.1.2 (additive)", "https://arxiv.org/abs/1409.0473"),
 )
 
 
@@ -48,18 +52,35 @@ def side_controls(panel: Panel, group: Group) -> None:
         panel.control("seed")
 
 
+# Of each variant: the sliders that the pictures follow, and the choices beside them.
+_LIVE = {"grouped": ("kv_heads", "heads"), "mla": ("latent", "rope", "heads"), "additive": ("heads",)}
+_CHOICES = {"grouped": ("model", "method"), "mla": ("model",), "additive": ()}
+
+
 def live_controls(panel: Panel, group: Group) -> None:
     """Draw the sliders that the pictures follow, the published models, and how heads are merged."""
-    heads = panel.settled.view.heads
-    shared, all_heads, model, method = st.columns(4, vertical_alignment="bottom")
-    with shared:
-        panel.live("kv_heads", group, high=heads, stops=[n for n in range(1, heads + 1) if heads % n == 0])
-    with all_heads:
-        panel.live("heads", group)
-    with model:
-        panel.control("model", sets=SIZES)
-    with method:
-        panel.control("method")
+    view = panel.settled.view
+    columns = iter(st.columns(4, vertical_alignment="bottom"))
+    for name in _LIVE[view.variant]:
+        with next(columns):
+            if name == "kv_heads":
+                panel.live(name, group, high=view.heads, stops=divisors(view.heads))
+            else:
+                panel.live(name, group)
+    for name in _CHOICES[view.variant]:
+        with next(columns):
+            if name == "model":
+                panel.control(
+                    name, options=_models(view), sets=[one for one in SIZES[view.variant] if one != "variant"]
+                )
+            else:
+                panel.control(name)
+
+
+def _models(view: View) -> list[str]:
+    """Give the models of the view's variant, and the one that is chosen."""
+    own = [key for key, preset in MODELS.items() if variant_of(preset) == view.variant or key == view.model]
+    return [OWN, *own]
 
 
 def pictures(panel: Panel, group: Group) -> None:
@@ -68,6 +89,7 @@ def pictures(panel: Panel, group: Group) -> None:
     wired = variants_picture.wires(view, panel.language)
     left, right = st.columns([1, 1.25], gap="medium")
     with left:
+        panel.control("variant", segmented=True, bare=True, sets=("model",))
         plot(
             wired.figure, key="variants.wires", label=panel.title("title"), alt=wired.alt, caption=wired.caption,
             words=translate.table(panel.language, "plot"), group=group, part=WIRES,
@@ -117,48 +139,70 @@ def numbers(panel: Panel) -> None:
     """Show what the view takes, and the variants beside each other."""
     view, taken = panel.settled.view, of_view(panel.settled.view)
     st.subheader(panel.title("numbers.title"), anchor=False)
-    whole = table(view)[0]
-    columns = st.columns(4)
-    columns[0].metric(panel.title("numbers.parameters"), units.short_count(taken.parameters),
-                      help=panel.title("numbers.parameters_help", exact=units.count(taken.parameters)))  # fmt: skip
-    columns[1].metric(panel.title("numbers.token"), units.binary_bytes(taken.per_token),
-                      help=panel.title("numbers.token_help"))  # fmt: skip
-    columns[2].metric(panel.title("numbers.context", tokens=units.count(view.context)),
-                      units.binary_bytes(taken.per_context))  # fmt: skip
-    columns[3].metric(panel.title("numbers.share"), units.percent(taken.per_token / whole.per_token))
+    columns, context = st.columns([1, 1, 1.3, 1]), units.count(view.context)
+    metrics = {
+        "parameters": units.short_count(taken.parameters),
+        "token": units.binary_bytes(taken.per_token),
+        "context": units.binary_bytes(taken.per_context),
+        "flops": units.flops(taken.flops),
+    }
+    helps = {
+        "parameters": panel.title("numbers.parameters_help", exact=units.count(taken.parameters)),
+        "token": panel.title(f"numbers.token_help_{'latent' if view.variant == 'mla' else 'heads'}"),
+        "flops": panel.title("numbers.flops_help", tokens=context, exact=units.count(taken.flops)),
+    }
+    for column, (name, value) in zip(columns, metrics.items(), strict=True):
+        column.metric(panel.title(f"numbers.{name}", tokens=context), value, help=helps.get(name))
     st.html(_STYLE)
     with st.container(key="variants.table"):
         st.markdown(_table(panel, view))
-    st.caption(panel.title("numbers.note", latent=units.count(table(view)[-1].elements)))
+    st.caption(f"{_latent_note(panel, view)} {panel.title('numbers.note')}")
+
+
+def _latent_note(panel: Panel, view: View) -> str:
+    """Say what sizes the table's MLA has."""
+    kept = units.count(view.latent + view.rope)
+    if view.variant == "mla" and view.preset is not None:
+        return panel.title("numbers.mla_model", kept=kept, queries=units.count(view.preset.config.q_lora_rank))
+    return panel.title("numbers.mla_own", latent=view.latent, rope=view.rope, kept=kept)
 
 
 def _table(panel: Panel, view: View) -> str:
     """Give the variants as a table in Markdown, the view's own row in bold."""
-    rows = table(view)
+    rows, own = table(view), of_view(view)
     whole = rows[0].per_token
     fields: Mapping[str, Callable[[Taken], str]] = {
-        "variant": lambda one: named(one, view.heads),
+        "variant": lambda one: named(one, view.heads, panel.language),
         "parameters": lambda one: units.count(one.parameters),
         "elements": lambda one: units.count(one.elements),
         "token": lambda one: units.binary_bytes(one.per_token),
         "context": lambda one: units.binary_bytes(one.per_context),
         "share": lambda one: units.percent(one.per_token / whole),
+        "flops": lambda one: units.flops(one.flops),
         "error": lambda one: "–" if one.error is None else units.percent(one.error),
     }
     heading = [panel.title(f"table.{name}") for name in fields]
     lines = ["| " + " | ".join(heading) + " |", "|:--" + "|--:" * (len(fields) - 1) + "|"]
     for one in rows:
         cells = [give(one) for give in fields.values()]
-        if one.kv_heads == view.kv_heads:
+        if one == own:
             cells = [f"**{text}**" for text in cells]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
+# What is said below the numbers, of each variant.
+_WORDS = {
+    "grouped": ("seen", "random", "saves"),
+    "mla": ("latent", "rotary", "absorbed", "narrow"),
+    "additive": ("scored", "history", "pairs"),
+}
+
+
 def words(panel: Panel) -> None:
     """Say what is seen and why, answer two popular claims, and give the sources."""
     st.subheader(panel.title("words.title"), anchor=False)
-    for name in ("seen", "random", "saves"):
+    for name in _WORDS[panel.settled.view.variant]:
         st.markdown(panel.title(f"words.{name}"))
     st.caption(panel.title("words.drawn", most=MOST_SHOWN))
     st.subheader(panel.title("claims.title"), anchor=False)

@@ -1,0 +1,110 @@
+"""The variants page's settings as one view: what a link means, and what follows where two settings do not fit."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import cast
+
+from attnviz import config, inputs
+from attnviz.presets import Preset
+from attnviz.reading import Reader, Settled
+from attnviz.text import Text
+from attnviz.variant_view.settings import KNOBS, MODELS, MOST_SHOWN, SIZES, shows, variant_of
+
+_DIVIDE = Text(
+    "kv_heads must divide heads: {heads} heads allow {options}, got {got}; using {used}.",
+    "kv_heads 必须整除 heads：{heads} 个头可用 {options}，收到的是 {got}，改用 {used}。",
+)
+_CELL = Text("cell {got} lies outside the maps; nothing is selected.", "选中的格 {got} 在图外，已取消选择。")
+
+
+@dataclass(frozen=True)
+class View:
+    """Hold every setting of the page, checked; names as in ``KNOBS``."""
+
+    model: str
+    variant: str
+    heads: int
+    kv_heads: int
+    latent: int
+    rope: int
+    d_k: int
+    width: int
+    layers: int
+    context: int
+    dtype: str
+    method: str
+    show: str
+    text: str
+    seed: int
+    cell: tuple[int, ...]
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Give the tokens drawn: the first of the sentence, one empty token where there is none."""
+        return inputs.tokenize(self.text)[:MOST_SHOWN] or ("",)
+
+    @property
+    def preset(self) -> Preset | None:
+        """Give the published model whose sizes all hold, or None."""
+        preset = MODELS.get(self.model)
+        if preset is None:
+            return None
+        wanted = sizes(preset)
+        return preset if wanted == {name: getattr(self, name) for name in wanted} else None
+
+
+def sizes(preset: Preset) -> dict[str, int | str]:
+    """Give what a published model sets; layers without keys and values are not among its layers."""
+    shape = preset.config
+    variant = variant_of(preset)
+    own = (
+        {"latent": shape.kv_lora_rank, "rope": shape.qk_rope_head_dim, "d_k": shape.qk_nope_head_dim}
+        if variant == "mla"
+        else {"kv_heads": shape.num_key_value_heads, "d_k": shape.head_dim}
+    )
+    found = own | {
+        "variant": variant,
+        "heads": shape.num_attention_heads,
+        "width": shape.hidden_size,
+        "layers": preset.full_layers + preset.sliding_layers,
+        "context": preset.max_context,
+    }
+    return {name: found[name] for name in SIZES[variant]}
+
+
+def quarter(heads: int) -> int:
+    """Give the KV heads that a GQA layer begins with: the largest divisor up to a quarter of the heads."""
+    return max(n for n in config.divisors(heads) if n == 1 or n <= heads // 4)
+
+
+def settle(given: Mapping[str, object]) -> Settled[View]:
+    """Turn settings as text into a checked view; never raises for any content of ``given``."""
+    reader = Reader(given, frozenset(KNOBS))
+    model = MODELS.get(cast("str", reader.read("model", KNOBS["model"])))
+    published = {} if model is None else sizes(model)
+    for name, knob in KNOBS.items():
+        if name == "kv_heads":
+            _read_kv_heads(reader, published)
+        elif name == "show":
+            reader.read(name, shows(cast("str", reader.values["variant"])))
+        elif name != "model":
+            reader.read(name, knob, () if name == "cell" else published.get(name))
+    view = View(**{name: reader.values[name] for name in KNOBS})  # type: ignore[arg-type]
+    limits = (view.heads, len(view.tokens), len(view.tokens))
+    inside = all(index < limit for index, limit in zip(view.cell, limits, strict=False))
+    if view.cell and (len(view.cell) < len(limits) or not inside):
+        reader.follow("cell", (), _CELL)
+        view = replace(view, cell=())
+    return reader.settled(view)
+
+
+def _read_kv_heads(reader: Reader, published: Mapping[str, int | str]) -> None:
+    """Read the KV heads, which divide the heads that were read before."""
+    heads = cast("int", reader.values["heads"])
+    same = published.get("heads") == heads
+    default = cast("int", published.get("kv_heads", quarter(heads)) if same else quarter(heads))
+    kv_heads = cast("int", reader.read("kv_heads", KNOBS["kv_heads"], default))
+    options = config.divisors(heads)
+    if kv_heads not in options:
+        used = max((n for n in options if n <= kv_heads), default=1)
+        reader.follow("kv_heads", used, _DIVIDE, heads=heads, options=", ".join(map(str, options)))
