@@ -9,7 +9,7 @@ from attnviz.hardware import HARDWARE, Hardware
 from attnviz.kv_cache_view.knobs import CACHE_BITS, MOST_BATCH, MOST_CONTEXT
 from attnviz.kv_cache_view.view import View
 from attnviz.presets import PARAMETERS, Preset
-from attnviz.variants_run import LATENT, ROTARY
+from attnviz.variant_view.settings import LATENT, ROTARY
 
 # GQA as most models have it, where the heads allow it.
 USUAL_KV_HEADS = 8

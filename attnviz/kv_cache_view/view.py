@@ -10,7 +10,7 @@ from attnviz.kv_cache_view.knobs import KNOBS, MODELS, MOST_SHOWN
 from attnviz.presets import Preset
 from attnviz.reading import Reader, Settled
 from attnviz.text import Text
-from attnviz.variants_view import quarter
+from attnviz.variant_view.view import quarter
 
 _DIVIDE = Text(
     "kv_heads must divide heads: {heads} heads allow {options}, got {got}; using {used}.",

@@ -125,3 +125,20 @@ def test_fits_a_phone_and_a_projector(visit: Open, language: str) -> None:
     for picture in (wires(page), maps(page)):
         bounds = resting_box(picture)
         assert bounds["y"] + bounds["height"] <= DESKTOP[1]
+
+
+def test_mla_is_one_click_and_its_latent_follows_the_finger(visit: Open) -> None:
+    page = visit()
+    page.get_by_role("radio", name="MLA", exact=True).click()
+    page.wait_for_url("**variant=mla*")
+    wait_idle(page)
+    expect(wires(page)).to_contain_text("latent 512")
+    slider = page.get_by_role("slider", name="Latent width", exact=True)
+    expect(slider).to_have_attribute("aria-valuetext", re.compile("512"))
+    slider.press("ArrowLeft")
+    expect(slider).to_have_attribute("aria-valuetext", re.compile("384"))
+    expect(maps(page)).to_contain_text("With the first 384 of 512 numbers only")
+    expect(wires(page)).to_contain_text("latent 384")
+    page.wait_for_url("**latent=384*")
+    wait_idle(page)
+    expect(page.get_by_role("cell", name="MLA", exact=True).locator("strong")).to_be_visible()
