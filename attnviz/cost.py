@@ -85,7 +85,7 @@ def cost(
     backend = variant.pick(backend.key if isinstance(backend, Backend) else backend)
     new = kv_len if cross else min(q_len, kv_len)
     score_bytes = batch * variant.scores(config, q_len, kv_len) * itemsize
-    cache = batch * _elements(variant, config, kv_len) * itemsize
+    cache = batch * _elements(variant, config, kv_len) * variant.cache_itemsize(itemsize)
     tokens = variant.acts_on(config, q_len, kv_len, new)
     moved = batch * _moved(variant, config, q_len, tokens) * itemsize + cache
     passes = variant.score_passes(backend)

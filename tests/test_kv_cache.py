@@ -36,6 +36,10 @@ def test_any_way_of_feeding_is_the_masked_whole(key, position, layout):
     built = LAYOUTS[layout].build(**{k: v for k, v in knobs.items() if k in {n.name for n in LAYOUTS[layout].knobs}})
     variant, config, weights = layer(key)
     x, turned = tokens(2, 9), POSITIONS[position].build()
+    if built.window is not None and not variant.grows(config):
+        with pytest.raises(Refusal, match="layout must keep every token where a layer keeps a state"):
+            start(key, config, weights, layout=built)
+        return
     want = variant.attend(config, weights, x, allowed=built.mask, position=turned).output
     for lengths in SPLITS:
         empty = start(key, config, weights, layout=built, position=turned)

@@ -427,3 +427,11 @@ def test_a_region_outside_the_grid_is_named(rows, cols, name):
 @pytest.mark.parametrize(("q_len", "kv_len"), [(0, 4), (4, 0)])
 def test_an_empty_side_gives_an_empty_grid(q_len, kv_len):
     assert dense(build("causal"), q_len, kv_len).shape == (1, 1, q_len, kv_len)
+
+
+def test_which_masks_hide_keys_from_all_queries_alike():
+    causal, padding = MASKS["causal"].build(), MASKS["padding"].build(lengths=(2, 3), side="right")
+    assert causal.by_key and padding.by_key and (causal & padding).by_key and (causal & padding).at(2, 4).by_key
+    assert not (causal & padding).exact and (causal & padding).band == (None, 0)
+    for other in (MASKS["prefix_lm"].build(prefix=2), causal | padding, ~padding, causal & ~padding):
+        assert not other.by_key

@@ -20,6 +20,10 @@ _BIAS = Text(
     "score_mod must not depend on distance where tokens are dropped from the middle of a cache.",
     "缓存会丢弃中间的 token 时，score_mod 不能依赖距离。",
 )
+_STATE = Text(
+    "layout must keep every token where a layer keeps a state: what it has taken in cannot be taken out again.",
+    "层只保留状态时，layout 必须保留每个 token：写入状态的内容无法撤销。",
+)
 _LENGTHS = Text(
     "lengths must be whole numbers of at least 1 that add up to {total}, got {got}.",
     "lengths 应为不小于 1 的整数，总和为 {total}，收到的是 {got}。",
@@ -68,7 +72,7 @@ class KVCache:
         score_mod: Change of the scores, or None.
         backend: One of the variant's backends; None is its first.
         packed: What is kept, by name.
-        kept: Positions of the tokens that are kept.
+        kept: Positions of the tokens that are kept, or that a state has taken in.
         seen: Tokens that have come in.
     """
 
@@ -87,6 +91,8 @@ class KVCache:
     def __post_init__(self) -> None:
         if self.layout.sinks and self.score_mod is not None and self.score_mod.bias is not None:
             raise Refusal(_BIAS)
+        if self.layout.window is not None and not self._grows:
+            raise Refusal(_STATE)
 
     def feed(self, x: Tensor) -> tuple["KVCache", Step]:
         """Take in ``[batch, new, hidden_size]``: a prompt (prefill), some more tokens (extend) or one (decode).
@@ -97,7 +103,7 @@ class KVCache:
         Raises:
             Refusal: If ``x`` does not fit the layer.
         """
-        past = self.contents(x.dtype)
+        past = self.contents(x.dtype if self._grows else torch.promote_types(x.dtype, torch.float32))
         run = self.variant.attend(
             self.config,
             self.weights,
@@ -114,6 +120,9 @@ class KVCache:
         stays = torch.tensor([i for i, token in enumerate(present) if self.layout.keeps(token, seen)], device=x.device)
         packed = {}
         for name, tensor in run.cache.items():
+            if not self._grows:
+                packed[name] = self.storage.pack(tensor)
+                continue
             axis = self.token_axis(name)
             fresh = self.storage.pack(tensor.narrow(axis, len(self.kept), new))
             parts = [fresh] if name not in self.packed else [self.packed[name], fresh]
@@ -133,9 +142,9 @@ class KVCache:
             read,
             self.kept,
             size,
-            size // len(self.kept) * self.layout.allocated(len(self.kept)),
-            batch * flops(self.config, new, read, new),
-            batch * flops(self.config, self.seen, self.seen, self.seen),
+            size // len(self.kept) * self.layout.allocated(len(self.kept)) if self._grows else size,
+            batch * flops(self.config, new, read, new, causal=True),
+            batch * flops(self.config, self.seen, self.seen, self.seen, causal=True),
             run.core.weights,
         )
 
@@ -149,6 +158,10 @@ class KVCache:
         """Bytes of everything that is kept."""
         return sum(tensor.nbytes for packed in self.packed.values() for tensor in packed)
 
+    @property
+    def _grows(self) -> bool:
+        return self.variant.grows(self.config)
+
     def token_axis(self, name: str) -> int:
         """Give which axis of a kept tensor, batch included, counts tokens."""
         short, long = (self.variant.cache(self.config, tokens)[name] for tokens in (1, 2))
@@ -159,7 +172,8 @@ def start(variant: Variant | str, config: Any, weights: Tensors, **settings: Any
     """Give an empty cache of a layer; ``settings`` are the other fields of ``KVCache``.
 
     Raises:
-        Refusal: If the layout drops tokens from the middle and the score modification depends on distance.
+        Refusal: If the layout drops tokens from the middle and the score modification depends on distance, or drops
+            tokens of a layer that keeps a state.
         KeyError: If the variant is not known.
     """
     return KVCache(VARIANTS[variant] if isinstance(variant, str) else variant, config, weights, **settings)

@@ -1,7 +1,7 @@
 """What a mask is: a pure rule over positions, and the grids, blocks and tiles that it gives."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -34,6 +34,7 @@ class Mask:
         fit: For a rule that depends on the call: takes batch size and kv_len, gives the mask for them, and raises
             ValueError where there is none.
         work: How many times the work of a comparison or two the rule takes for a cell.
+        inside: What the band leaves open depends on the key alone, not on the query.
     """
 
     rule: Rule
@@ -43,6 +44,7 @@ class Mask:
     per_head: bool = False
     fit: "Callable[[int, int], Mask] | None" = field(default=None, repr=False)
     work: int = 1
+    inside: bool = False
 
     def __call__(self, batch: Tensor | int, head: Tensor | int, q_idx: Tensor | int, kv_idx: Tensor | int) -> Tensor:
         """Give whether the query at ``q_idx`` may attend to the key at ``kv_idx``, as a bool tensor."""
@@ -66,9 +68,15 @@ class Mask:
         """Every query may attend to itself and all keys before it and to no other, by construction."""
         return self.exact and self.band == (None, 0)
 
+    @property
+    def by_key(self) -> bool:
+        """Inside the band every query sees the same keys, by construction."""
+        return self.exact or self.inside
+
     def __and__(self, other: "Mask") -> "Mask":
         band = (_least(self.band[0], other.band[0]), _least(self.band[1], other.band[1]))
-        return _join(self, other, Mask.__and__, torch.logical_and, band, self.exact and other.exact)
+        joined = _join(self, other, Mask.__and__, torch.logical_and, band, self.exact and other.exact)
+        return replace(joined, inside=self.by_key and other.by_key)
 
     def __or__(self, other: "Mask") -> "Mask":
         band = (_most(self.band[0], other.band[0]), _most(self.band[1], other.band[1]))

@@ -34,7 +34,7 @@ def padding(lengths: tuple[int, ...], side: str) -> Mask:
         def rule(batch: Tensor, head: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
             return (kv_idx >= kv_len - torch.tensor(lengths, device=batch.device)[batch]) & (q_idx == q_idx)
 
-        return Mask(rule, per_batch=True)
+        return Mask(rule, per_batch=True, inside=True)
 
     def first(batch: Tensor, head: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
         return (kv_idx < torch.tensor(lengths, device=batch.device)[batch]) & (q_idx == q_idx)
@@ -47,9 +47,9 @@ def padding(lengths: tuple[int, ...], side: str) -> Mask:
             raise ValueError(
                 f"padding needs one length for each sequence: lengths has {len(lengths)} entries, batch is {batch}"
             )
-        return last(kv_len) if side == "left" else Mask(first, per_batch=True)
+        return last(kv_len) if side == "left" else Mask(first, per_batch=True, inside=True)
 
-    return Mask(unknown if side == "left" else first, per_batch=True, fit=fit)
+    return Mask(unknown if side == "left" else first, per_batch=True, fit=fit, inside=True)
 
 
 def prefix_lm(prefix: int) -> Mask:

@@ -1,10 +1,10 @@
 """What is computed: the variants of attention, by key."""
 
 from attnviz.registry import Registry
-from attnviz.variants import additive, grouped, latent
+from attnviz.variants import additive, delta, grouped, latent, linear
 from attnviz.variants.base import AttentionOutput, HeadShape, Variant
 
-MODULES = (grouped, latent, additive)
+MODULES = (grouped, latent, linear, delta, additive)
 
 VARIANTS: Registry[Variant] = Registry("variant", (entry for module in MODULES for entry in module.ENTRIES))
 

@@ -177,8 +177,11 @@ class Variant(ABC):
         context = self.context_matrices(config)
         return {name: new if name in context else q_len for name in self.matrices(config)}
 
-    def flops(self, config: Any, q_len: int, kv_len: int, new: int) -> int:
-        """Count the FLOPs of one sequence: its projections, each on so many tokens, and what mixes the tokens."""
+    def flops(self, config: Any, q_len: int, kv_len: int, new: int, *, causal: bool = False) -> int:
+        """Count the FLOPs of one sequence: its projections, each on so many tokens, and what mixes the tokens.
+
+        ``causal`` matters where another algorithm runs then; a softmax backend is counted as if it skipped nothing.
+        """
         tokens = self.acts_on(config, q_len, kv_len, new)
         projections = sum(2 * rows * cols * tokens[name] for name, (rows, cols) in self.matrices(config).items())
         return projections + self.mix_flops(config, q_len, kv_len)
@@ -186,6 +189,18 @@ class Variant(ABC):
     def scores(self, config: Any, q_len: int, kv_len: int) -> int:
         """Count the scores of one sequence; a variant without a score matrix gives 0."""
         return self.heads(config).heads * q_len * kv_len
+
+    def grows(self, config: Any) -> bool:
+        """Say whether what is kept grows with the tokens; else it is a state of fixed size, and no token is in it."""
+        return self.cache(config, 1) != self.cache(config, 2)
+
+    def cache_itemsize(self, itemsize: int) -> int:
+        """Give the bytes of one number of the cache when the layer's numbers have ``itemsize``."""
+        return itemsize
+
+    def takes(self, score_mod: ScoreMod | None) -> bool:
+        """Say whether a modification of the scores can be applied."""
+        return True
 
     def score_passes(self, backend: str) -> int:
         """Give how often a backend writes the score matrix to memory or reads it."""
