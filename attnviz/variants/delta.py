@@ -78,19 +78,9 @@ def delta_rule(
     form = form or "chunked"
     pick_form(form, FORMS, chunk)
     call = call_of(
-        query,
-        key,
-        value,
-        maps=maps,
-        allowed=allowed,
-        align=align,
-        rates=log_decay,
-        beta=beta,
-        state=state,
-        past=past,
-        normalize=False,
-        scale=scale,
-    )
+        query, key, value, maps=maps, allowed=allowed, align=align, rates=log_decay, beta=beta, state=state, past=past,
+        normalize=False, scale=scale,
+    )  # fmt: skip
     if call.reading.pairs is not None:
         raise refuse("allowed", _MASK, "a mask of another kind")
     if form == "recurrent":

@@ -74,18 +74,9 @@ def linear_attention(
     """
     pick_form(form or "chunked", tuple(FORMS), chunk)
     call = call_of(
-        query,
-        key,
-        value,
-        maps=maps,
-        allowed=allowed,
-        align=align,
-        rates=log_decay,
-        state=state,
-        past=past,
-        normalize=normalize,
-        scale=scale,
-    )
+        query, key, value, maps=maps, allowed=allowed, align=align, rates=log_decay, state=state, past=past,
+        normalize=normalize, scale=scale,
+    )  # fmt: skip
     if call.reading.pairs is not None:
         if form not in (None, "parallel"):
             raise refuse("allowed", _MASK.fill(form=form), "a mask of another kind")
