@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnviz.backends import BACKENDS
-from attnviz.backends.flash import trace
+from attnviz.backends.flash import plan, trace
 from attnviz.masks import MASKS, Mask, dense, tile_state
 from attnviz.text import Refusal
 from tests.peak import peak_bytes
@@ -69,7 +69,7 @@ def test_the_rule_of_a_mask_is_asked_only_where_its_band_leaves_a_doubt():
 def test_a_window_looks_only_at_the_tiles_near_it(monkeypatch):
     looked = []
     monkeypatch.setattr(
-        "attnviz.backends.flash.tile_state", lambda *args, **kw: looked.append(args) or tile_state(*args, **kw)
+        "attnviz.backends.tiles.tile_state", lambda *args, **kw: looked.append(args) or tile_state(*args, **kw)
     )
     q = draw(1, 512)
     visited = tiles(q, q, q, allowed=MASKS["sliding_window"].build(window=8), tile=(16, 16))
@@ -159,3 +159,41 @@ def test_tiles_that_are_not_skipped_change_nothing(mask):
             grid[slice(*step.rows)] = step.output[0, 0] / step.total[0, 0, :, None]
         assert torch.allclose(grid, attend(query, key, value, allowed=allowed).output[0, 0], atol=1e-6)
     assert ends[1] == 25 and (ends[0] < 25) == (mask != "full")
+
+
+@pytest.mark.parametrize("rows", ((4, 4), (-1, 3), (0, 9)))
+def test_rows_are_a_part_of_the_queries(rows):
+    q = draw(1, 8)
+    with pytest.raises(Refusal, match="rows must be a first query and a later one"):
+        trace(q, q, q, rows=rows)
+
+
+def test_a_block_alone_is_the_block_among_all():
+    q, k = draw(2, 20), draw(1, 30)
+    options = {"allowed": CAUSAL, "align": "bottom_right", "tile": (4, 8)}
+    whole = [step.output.clone() for step in trace(q, k, k, **options) if step.rows == (8, 12)]
+    alone = [step.output.clone() for step in trace(q, k, k, rows=(8, 12), **options)]
+    assert len(alone) == len(whole) == 3 and all(map(torch.equal, alone, whole))
+
+
+@pytest.mark.parametrize("mask", (None, "causal", "sliding_window", "document"))
+@pytest.mark.parametrize("skip", (True, False))
+def test_the_plan_is_the_walk(mask, skip):
+    q, k = draw(4, 37, dtype=torch.float32), draw(2, 50, dtype=torch.float32)
+    v = draw(2, 50, width=3, dtype=torch.float32)
+    options = {"allowed": None if mask is None else MASKS[mask].build(), "tile": (8, 16), "skip": skip}
+    walked = [(step.rows, step.cols, step.read) for step in trace(q, k, v, **options)]
+    assert [(one.rows, one.cols, one.read) for one in plan(q, k, v, **options)] == walked
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float16))
+def test_what_is_read_is_each_block_of_queries_once_and_its_keys_and_values(dtype):
+    q, k, v = (draw(heads, 40, width, dtype=dtype) for heads, width in ((4, 8), (2, 8), (2, 6)))
+    for options in ({}, {"allowed": CAUSAL}, {"allowed": MASKS["sliding_window"].build(window=5)}):
+        seen, read = set(), 0
+        for step in trace(q, k, v, tile=(16, 8), **options):
+            cols = slice(*step.cols)
+            read += k[:, :, cols].nbytes + v[:, :, cols].nbytes
+            read += 0 if step.rows in seen else q[:, :, slice(*step.rows)].nbytes
+            seen.add(step.rows)
+        assert sum(step.read for step in trace(q, k, v, tile=(16, 8), **options)) == read > 0

@@ -19,8 +19,9 @@ from torch import Tensor
 
 from attnviz.backends.base import Backend, CoreOutput
 from attnviz.backends.call import Call, Span, check, group
+from attnviz.backends.tiles import Tile, blocks, tiles
 from attnviz.config import Shape
-from attnviz.masks import Mask, tile_state
+from attnviz.masks import Mask
 from attnviz.score_mods import LateBias
 from attnviz.text import Refusal, Text
 
@@ -31,6 +32,10 @@ _NO_GRADIENT = Text(
 )
 _TILE = Text(
     "tile must be two whole numbers of at least 1, got {tile}.", "tile 应为两个不小于 1 的整数，收到的是 {tile}。"
+)
+_WITHIN = Text(
+    "rows must be a first query and a later one to stop before, within 0 to {size}, got {rows}.",
+    "rows 应为 0 到 {size} 之间先小后大的两个位置，收到的是 {rows}。",
 )
 
 
@@ -45,6 +50,7 @@ class Step(NamedTuple):
         maximum: Running maximum of each row; -inf while it has seen no key.
         total: Running sum of exponentials, relative to ``maximum``.
         output: Running weighted sum of values, not yet divided by ``total``.
+        read: Bytes of query, key and value that the tile took from slow memory, see ``Tile``.
     """
 
     rows: Span
@@ -54,6 +60,7 @@ class Step(NamedTuple):
     maximum: Float[Tensor, "batch heads rows"]
     total: Float[Tensor, "batch heads rows"]
     output: Float[Tensor, "batch heads rows value_width"]
+    read: int
 
 
 def attend(
@@ -114,6 +121,7 @@ def trace(
     softcap: float | None = None,
     tile: tuple[int, int] = (_ROWS, _COLS),
     skip: bool = True,
+    rows: Span | None = None,
 ) -> Iterator[Step]:
     """Give the state after each tile, block of queries by block of queries.
 
@@ -131,66 +139,78 @@ def trace(
         tile: Queries and keys of a tile, each at least 1.
         skip: Whether tiles without a cell that counts are left out; without it they are computed like any other, to
             see what leaving them out is worth.
+        rows: First query to walk through and the one after the last; None walks through all.
 
     Raises:
-        Refusal: As in ``attend``, or if ``tile`` is not two numbers of at least 1.
+        Refusal: As in ``attend``, or if ``tile`` is not two numbers of at least 1, or ``rows`` no part of the queries.
     """
-    call = check(query, key, value, allowed, align, bias, scale, softcap)
+    call = _checked_walk(check(query, key, value, allowed, align, bias, scale, softcap), tile, rows)
+    return _steps(call, *tile, skip=skip, within=rows)
+
+
+def plan(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    allowed: Tensor | Mask | None = None,
+    align: str = "top_left",
+    tile: tuple[int, int] = (_ROWS, _COLS),
+    skip: bool = True,
+) -> Iterator[Tile]:
+    """Give the tiles that ``trace`` visits with the same arguments, in its order, without computing anything of them.
+
+    Raises:
+        Refusal: As in ``trace``.
+    """
+    call = _checked_walk(check(query, key, value, allowed, align, None, None, None), tile, None)
+    return (one for rows in blocks(call, tile[0]) for one in tiles(call, rows, tile[1], skip))
+
+
+def _checked_walk(call: Call, tile: tuple[int, int], rows: Span | None) -> Call:
+    """Refuse a tile without a size, and rows that are not there."""
     if len(tile) != 2 or min(tile) < 1:
         raise Refusal(_TILE.fill(tile=tile))
-    return _steps(call, *tile, skip=skip)
+    if rows is not None and not 0 <= rows[0] < rows[1] <= call.query.shape[2]:
+        raise Refusal(_WITHIN.fill(rows=rows, size=call.query.shape[2]))
+    return call
 
 
-def _steps(call: Call, tile_rows: int, tile_cols: int, *, skip: bool = True) -> Iterator[Step]:
+def _steps(
+    call: Call, tile_rows: int, tile_cols: int, *, skip: bool = True, within: Span | None = None
+) -> Iterator[Step]:
     """Check that no gradient is wanted, now and not at the first step, and give the steps."""
     if torch.is_grad_enabled() and any(
         isinstance(tensor, Tensor) and tensor.requires_grad for tensor in (call.query, call.key, call.value, call.bias)
     ):
         raise Refusal(_NO_GRADIENT)
-    return _walk(call, tile_rows, tile_cols, skip)
+    return _walk(call, tile_rows, tile_cols, skip, within)
 
 
 @torch.no_grad()
-def _walk(call: Call, tile_rows: int, tile_cols: int, skip: bool) -> Iterator[Step]:
+def _walk(call: Call, tile_rows: int, tile_cols: int, skip: bool, within: Span | None) -> Iterator[Step]:
     """Go through the tiles; scores are computed in float32, or float64 for float64 input."""
-    batch, heads, q_len, _ = call.query.shape
+    batch, heads = call.query.shape[:2]
     _, kv_heads, kv_len, value_width = call.value.shape
     dtype = torch.promote_types(call.query.dtype, torch.float32)
     # Batch and KV head in one axis, for bmm; the queries of the heads that share a KV head are stacked as its rows.
     key = call.key.to(dtype).flatten(0, 1).transpose(1, 2)
     value = call.value.to(dtype).flatten(0, 1)
-    for start in range(0, q_len, tile_rows):
-        rows = (start, min(start + tile_rows, q_len))
-        shape = (batch, heads, rows[1] - start)
-        query = group(call.query[:, :, start : rows[1]].to(dtype) * call.scale, kv_heads).flatten(0, 1)
+    for rows in blocks(call, tile_rows, within):
+        shape = (batch, heads, rows[1] - rows[0])
+        query = group(call.query[:, :, rows[0] : rows[1]].to(dtype) * call.scale, kv_heads).flatten(0, 1)
         scratch = query.new_empty(len(key) * query.shape[1] * min(tile_cols, kv_len))
         maximum = query.new_full((*query.shape[:2], 1), float("-inf"))
         total = query.new_zeros(maximum.shape)
         output = query.new_zeros((*query.shape[:2], value_width))
-        first, stop = call.visible(rows) if skip else (0, kv_len)
-        for grid in range(first // tile_cols * tile_cols, stop, tile_cols):
-            cols = (max(grid, first), min(grid + tile_cols, stop))
-            terms = _tile_terms(call, rows, cols, skip)
-            if terms is None:
-                continue
+        for _, cols, keep, bias, read in tiles(call, rows, tile_cols, skip):
             cells = scratch[: query.shape[0] * query.shape[1] * (cols[1] - cols[0])].view(*query.shape[:2], -1)
             torch.bmm(query, key[..., cols[0] : cols[1]], out=cells)
-            _adjust(cells.view(*shape, -1), call.softcap, *terms)
+            _adjust(cells.view(*shape, -1), call.softcap, keep, bias)
             _absorb(cells, value[:, cols[0] : cols[1]], maximum, total, output)
-            state = "full" if terms[0] is None else "partial"
+            state = "full" if keep is None else "partial"
             running = (cells.view(*shape, -1), maximum.view(shape), total.view(shape), output.view(*shape, -1))
-            yield Step(rows, cols, state, *running)
-
-
-def _tile_terms(call: Call, rows: Span, cols: Span, skip: bool) -> tuple[Tensor | None, Tensor | None] | None:
-    """Give mask and bias of a tile (mask None when every cell counts), or None when no cell does and it is skipped."""
-    # Tiles outside the band do not come here: the walk stays within the keys that a block of queries can see.
-    if isinstance(call.allowed, Mask) and tile_state(call.allowed, rows, cols, offset=call.offset) == "full":
-        call = call._replace(allowed=None)
-    keep, bias = call.terms(rows, cols)
-    if keep is None or keep.all():
-        return None, bias
-    return (keep, bias) if not skip or keep.any() else None
+            yield Step(rows, cols, state, *running, read)
 
 
 def _adjust(
