@@ -21,6 +21,7 @@ PAGES: dict[str, tuple[PageEntry, ...]] = {
     ),
     "variants": (
         PageEntry("variants", ":material/hub:"),
+        PageEntry("flash", ":material/bolt:"),
         PageEntry("kv_cache", ":material/database:"),
     ),
 }

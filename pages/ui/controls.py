@@ -185,6 +185,7 @@ class Panel:
         high: int | None = None,
         stops: Sequence[int] | None = None,
         play: bool = False,
+        beat: int | None = None,
     ) -> None:
         """Draw one setting as a slider that the pictures of ``group`` follow while it is dragged.
 
@@ -194,6 +195,7 @@ class Panel:
             high: Where the track ends; None means where the knob says.
             stops: The positions; None means the knob's own.
             play: Whether a button lets it run by itself.
+            beat: Milliseconds that it then rests on each position; None means the slider's own.
         """
         knob = self.settled.knobs[name]
         places: dict[str, Any]
@@ -222,6 +224,7 @@ class Panel:
             words=table(self.language, "slider"),
             on_value=lambda value: self.set(name, value),
             play=play,
+            beat=beat,
             **places,
             **limits,
         )

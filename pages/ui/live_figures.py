@@ -5,6 +5,7 @@ from types import MappingProxyType
 from pages.ui import (
     attention_picture,
     attention_row,
+    flash_picture,
     home_picture,
     kv_cache_picture,
     masks_picture,
@@ -22,6 +23,7 @@ FIGURES = MappingProxyType(
         masks_picture.FIGURE: Figure(masks_picture.frame, masks_picture.cell),
         variants_picture.FIGURE: Figure(variants_picture.frame, variants_picture.cell),
         kv_cache_picture.FIGURE: Figure(kv_cache_picture.frame, kv_cache_picture.cell),
+        flash_picture.FIGURE: Figure(flash_picture.frame, flash_picture.cell),
     }
 )
 routes = (*make_routes(FIGURES), *asset_routes())

@@ -15,6 +15,8 @@ from pages.ui.bus import Group, note_route, with_bus
 
 # Fields: {label} in the first five, {default} in reset, {text} (as typed) in the rest, {low} and {high} in the last.
 WORD_KEYS = ("box", "help", "reset", "play", "pause", "not_a_number", "not_whole", "out_of_range")
+# From one position to the next while it plays.
+BEAT_MS = 900
 MOST_SEQ = 2**53  # the largest whole number that both sides count to exactly
 
 _HTML = """
@@ -186,6 +188,7 @@ class Track(TypedDict, total=False):
         typed_high: Largest value that can be typed; left out, ``high``.
         disabled: Whether it can be seen only.
         play: Whether a button lets it run from position to position by itself.
+        beat: Milliseconds that it then rests on each; left out, ``BEAT_MS``.
     """
 
     low: Required[Real]
@@ -198,6 +201,7 @@ class Track(TypedDict, total=False):
     typed_high: Real | None
     disabled: bool
     play: bool
+    beat: int | None
 
 
 def live_slider(
@@ -272,4 +276,5 @@ def _data(track: Track, value: Real, integer: bool, most: Real, words: Mapping[s
         "words": {word: words[word] for word in WORD_KEYS},
         "disabled": track.get("disabled", False),
         "play": track.get("play", False),
+        "beat": track.get("beat") or BEAT_MS,
     }

@@ -1,7 +1,6 @@
 // A slider whose movements reach the pictures of its group at once, and Streamlit when it is let go.
 
 const QUIET_MS = 200 // after the last key, the value counts as let go
-const BEAT_MS = 900 // from one position to the next while it plays
 const instances = new WeakMap()
 
 // Positions of the native range. With stops it counts them, otherwise it carries the value itself, so that the
@@ -196,7 +195,7 @@ class Slider {
       const next = scale.toPosition(this.value) + scale.step
       if (next <= scale.max) this.move(scale.toValue(next))
       if (next >= scale.max) this.stop()
-    }, BEAT_MS)
+    }, this.data.beat)
     this.markPlay()
   }
 

@@ -1,0 +1,144 @@
+"""Figures of the flash page's walk, as the plain data and layout of Plotly figures: they follow sliders."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Figure = dict[str, Any]
+
+HEIGHT = 350
+# Half-way grey stands on light and dark ground alike.
+_GREY = "rgba(128,128,128,0.9)"
+_UPPER, _LOWER = [0.57, 0.93], [0.1, 0.42]
+# Up to so many entries of an output have a bar of their own.
+_BARS = 128
+# Below float32's own grain a distance is as good as none.
+LEAST = 1e-9
+
+
+def statistics(
+    keys: np.ndarray,
+    lines: Sequence[tuple[str, np.ndarray, float]],
+    *,
+    done: int,
+    last: int,
+    x_title: str,
+    exact: str,
+) -> Figure:
+    """Draw two running numbers of a row against the keys passed, one above the other, each with where it has to arrive.
+
+    Args:
+        keys: ``[tiles]``: keys passed after each tile.
+        lines: Title, values ``[tiles]`` and eager's value of the upper and the lower number.
+        done: Tiles worked off so far; what comes after is dotted.
+        last: Number of keys there are.
+        x_title: Title of the axis of keys.
+        exact: What eager's value is called.
+    """
+    data: list[Figure] = []
+    layout = _layout(x_title, last)
+    for index, (title, values, target) in enumerate(lines):
+        axis = "y" if index == 0 else "y2"
+        data += _course(keys, values, done, axis, "x" if index == 0 else "x2")
+        if np.isfinite(target):
+            data.append(_level(target, last, exact, axis, "x" if index == 0 else "x2"))
+        layout["annotations"].append(_title(title, index))
+        finite = [*values[np.isfinite(values)], *([target] if np.isfinite(target) else [])]
+        layout["yaxis" if index == 0 else "yaxis2"] |= {"range": _range(finite)}
+    return {"data": data, "layout": layout}
+
+
+def output(
+    keys: np.ndarray,
+    now: np.ndarray,
+    exact: np.ndarray,
+    distance: np.ndarray,
+    *,
+    done: int,
+    last: int,
+    titles: tuple[str, str],
+    names: tuple[str, str],
+    x_title: str,
+) -> Figure:
+    """Draw a row's running output beside the exact one, and below it how far it is after each tile.
+
+    Args:
+        keys: ``[tiles]``: keys passed after each tile.
+        now: ``[width]``, the output divided by the sum.
+        exact: ``[width]``.
+        distance: ``[tiles]``.
+        done: Tiles worked off so far.
+        last: Number of keys there are.
+        titles: Titles of the two.
+        names: What the running and the exact output are called.
+        x_title: Title of the axis of keys.
+    """
+    entries = np.arange(len(now))
+    hover = "%{x} · %{y:.5g}<extra>%{fullData.name}</extra>"
+    common = {"x": entries, "hovertemplate": hover}
+    bars = (
+        {"type": "bar", "marker": {"color": "theme-0"}} if len(now) <= _BARS else {"type": "scatter", "mode": "lines"}
+    )
+    marks = {"type": "scatter", "mode": "markers"}
+    size = 7 if len(now) <= _BARS / 2 else 4
+    marks |= {"marker": {"color": "theme-1", "size": size, "symbol": "line-ew-open", "line": {"width": 2.5}}}
+    data: list[Figure] = [
+        {**common, **bars, "y": now, "name": names[0]},
+        {**common, **marks, "y": exact, "name": names[1]},
+        *_course(keys, np.maximum(distance, LEAST), done, "y2", "x2"),
+    ]
+    layout = _layout(x_title, last)
+    layout["annotations"] = [_title(title, index) for index, title in enumerate(titles)]
+    layout["xaxis"] = {"anchor": "y", "range": [-0.7, len(now) - 0.3], "showgrid": False, "nticks": 5}
+    reach = 1.1 * float(max(np.abs(now).max(initial=0), np.abs(exact).max(initial=0))) or 1.0
+    layout["yaxis"] |= {"range": [-reach, reach], "nticks": 5}
+    layout["yaxis2"] |= {
+        "type": "log", "range": [np.log10(LEAST) - 0.4, 1.0],
+        "tickvals": [1, 1e-4, 1e-8], "ticktext": ["1", "1e-4", "1e-8"],
+    }  # fmt: skip
+    return {"data": data, "layout": layout | {"bargap": 0.1}}
+
+
+def _layout(x_title: str, last: int) -> Figure:
+    return {
+        "showlegend": False, "height": HEIGHT, "margin": {"l": 46, "r": 10, "t": 0, "b": 0}, "annotations": [],
+        "xaxis": {"range": [0, last * 1.03], "anchor": "y", "nticks": 6},
+        "xaxis2": {"range": [0, last * 1.03], "anchor": "y2", "title": {"text": x_title, "standoff": 4}, "nticks": 6},
+        "yaxis": {"domain": _UPPER, "nticks": 5, "zeroline": False},
+        "yaxis2": {"domain": _LOWER, "nticks": 5, "zeroline": False, "anchor": "x2"},
+    }  # fmt: skip
+
+
+def _title(text: str, index: int) -> Figure:
+    place = {"x": 0, "xref": "paper", "xanchor": "left", "y": (_UPPER if index == 0 else _LOWER)[1], "yref": "paper"}
+    return {**place, "yanchor": "bottom", "yshift": 2, "showarrow": False, "text": f"<b>{text}</b>"}
+
+
+def _course(keys: np.ndarray, values: np.ndarray, done: int, y_axis: str, x_axis: str) -> list[Figure]:
+    """Give a number's course: solid as far as it has come, dotted beyond, the last one large."""
+    values = np.where(np.isfinite(values), values, np.nan)
+    common = {"type": "scatter", "xaxis": x_axis, "yaxis": y_axis, "hovertemplate": "%{x} · %{y:.5g}<extra></extra>"}
+    look = {"color": "theme-0", "width": 2}
+    sizes = [7] * max(0, done - 1) + [13] * min(1, done)
+    return [
+        {**common, "x": keys[max(0, done - 1) :], "y": values[max(0, done - 1) :], "mode": "lines", "opacity": 0.5,
+         "line": look | {"dash": "dot"}},
+        {**common, "x": keys[:done], "y": values[:done], "mode": "lines+markers", "line": look,
+         "marker": {"color": "theme-0", "size": sizes, "opacity": 1}},
+    ]  # fmt: skip
+
+
+def _level(value: float, last: int, name: str, y_axis: str, x_axis: str) -> Figure:
+    return {
+        "type": "scatter", "mode": "lines", "x": [0, last * 1.03], "y": [value, value], "xaxis": x_axis,
+        "yaxis": y_axis, "name": name, "line": {"color": "theme-1", "width": 2, "dash": "dash"},
+        "hovertemplate": "%{y:.5g}<extra>%{fullData.name}</extra>",
+    }  # fmt: skip
+
+
+def _range(values: Sequence[float]) -> list[float]:
+    """Give a range in which no line lies on the edge."""
+    low, high = (float(min(values)), float(max(values))) if values else (0.0, 1.0)
+    room = 0.12 * (high - low) or 0.5
+    return [low - room, high + room]
