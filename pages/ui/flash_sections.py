@@ -48,14 +48,18 @@ def live_controls(panel: Panel, group: Group) -> None:
     view = panel.settled.view
     steps = walk(view).steps
     pace = max(PLAY_LEAST_MS, min(PLAY_MS, PLAY_WHOLE_MS // max(1, steps)))
-    columns = st.columns([1.6, 1, 1, 1, 1])
+    columns = st.columns([1.3, 0.9, 1.15, 1.2, 1.2])
     with columns[0]:
         panel.live("step", group, high=max(1, steps), play=True, beat=pace)
     with columns[1]:
         panel.live("row", group, high=max(1, min(view.tile_rows, view.length) - 1))
-    for column, name in zip(columns[2:], ("length", "tile_rows", "tile_cols"), strict=True):
+    with columns[2]:
+        panel.live("length", group)
+    for column, name, length in zip(
+        columns[3:], ("tile_rows", "tile_cols"), (view.length, view.key_length), strict=True
+    ):
         with column:
-            panel.live(name, group)
+            panel.live(name, group, high=length)
 
 
 def picture(panel: Panel, group: Group) -> None:

@@ -1,0 +1,76 @@
+"""The flash page in a real browser: it plays, follows the finger and a click, and fits a phone and a projector."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.driver import DESKTOP, PHONE, wait_idle
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def visit(open_page: Open, app_url: str) -> Open:
+    """Give ``visit(query="lang=en", **options) -> Page``: a new visitor of the page, with its pictures drawn."""
+
+    def start(query: str = "lang=en", **options: Any) -> Page:
+        page = open_page(f"{app_url}/flash?{query}", **options)
+        expect(tiles(page)).to_have_attribute("data-frame", re.compile(r"\d"))
+        for part in ("statistics", "output"):
+            expect(page.locator(f".st-key-flash-{part} .scatterlayer .trace").first).to_be_attached()
+        wait_idle(page)
+        return page
+
+    return start
+
+
+def tiles(page: Page) -> Locator:
+    return page.locator(".st-key-flash-tiles [data-part=root]")
+
+
+def caption(page: Page) -> Locator:
+    return page.locator(".st-key-flash-tiles [data-part=caption]")
+
+
+def test_it_plays_pauses_and_ends_without_a_run_of_the_page(visit: Open) -> None:
+    page = visit("lang=en&length=48")  # six tiles
+    expect(caption(page)).to_contain_text("Step 5 of 6")
+    page.get_by_role("button", name="Play Step").click()
+    expect(caption(page)).to_contain_text("Step 6 of 6")
+    # At the end it has let go: the address says where it stands, and playing again begins at the beginning.
+    page.wait_for_url("**step=6*")
+    page.get_by_role("button", name="Play Step").click()
+    expect(caption(page)).to_contain_text("Step 2 of 6")
+    page.get_by_role("button", name="Pause Step").click()
+    expect(page.get_by_role("button", name="Play Step")).to_be_visible()
+    page.wait_for_url(re.compile("step=[2-5]"))
+    wait_idle(page)
+    stopped = caption(page).inner_text()
+    slider = page.get_by_role("slider", name="Step")
+    expect(slider).to_have_attribute("aria-valuetext", re.search(r"Step (\d)", stopped)[1])  # type: ignore[index]
+    slider.press("ArrowRight")
+    expect(caption(page)).not_to_have_text(stopped)
+
+
+def test_a_click_on_a_tile_goes_to_its_step(visit: Open) -> None:
+    page = visit()
+
+    bounds = tiles(page).locator("[data-part=stage]").bounding_box()
+    box = tiles(page).evaluate("root => root.attnvizLayout")["maps"][0]
+    assert bounds is not None
+    page.mouse.click(bounds["x"] + box["x"] + 1.5 / 8 * box["w"], bounds["y"] + box["y"] + 2.5 / 8 * box["h"])
+    page.wait_for_url("**step=5*")
+    expect(caption(page)).to_contain_text("Step 5 of 36")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_fits_a_phone_and_a_projector(visit: Open, language: str) -> None:
+    page = visit(f"lang={language}", viewport=PHONE, touch=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+    page = visit(f"lang={language}", color_scheme="dark")
+    for key in ("tiles", "statistics", "output"):
+        bounds = page.locator(f".st-key-flash-{key}").bounding_box()
+        assert bounds is not None and bounds["y"] + bounds["height"] <= DESKTOP[1]

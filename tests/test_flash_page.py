@@ -1,0 +1,118 @@
+"""The flash page: every view by link, the live route beside the page, one tile in words, hostile links."""
+
+import re
+
+import numpy as np
+import pytest
+
+from attnviz.figures.flash import LEAST
+from attnviz.flash_view.settle import settle
+from attnviz.flash_view.walk import now, row, walk
+from attnviz.masks import MASKS
+from attnviz.text import LANGUAGES, Refusal
+from pages.ui.flash_picture import CURRENT, DONE, OUTPUT, STATISTICS, TILES, TO_COME, cell, frame
+from pages.ui.heatmap.frame import MASKED, TOP, unpack
+from pages.ui.translate import say
+from tests.pages import link, numbers, plain, plots, said, shown, visit
+
+VIEWS = (
+    {},
+    {"mask": "sliding_window", "window": "40", "step": "12"},
+    {"length": "33", "key_length": "70", "align": "bottom_right", "tile_cols": "9", "row": "4"},
+    {"mask": "own", "rule": "kv_idx > 1000", "length": "20"},
+    {"mask": "full", "length": "300", "d_k": "160", "sharpness": "6", "seed": "3", "step": "0"},
+)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("settings", VIEWS, ids=str)
+def test_the_page_and_the_live_route_draw_the_same(settings, language):
+    app = visit(language, page="flash", **settings)
+    assert link(app) == settle(settings).link() and not app.warning
+    header, codes = unpack(frame({"lang": language, **settings}))
+    for part in (STATISTICS, OUTPUT):
+        assert plots(app)[f"flash.{part}"] == header["figures"][part]
+    own, drawn = shown(app, "flash.tiles")
+    assert own["parts"][TILES] == header["parts"][TILES] and own["config"]["url"] == "/live/flash"
+    np.testing.assert_array_equal(drawn[TILES][0], codes[TILES][0])
+    for text in (
+        header["parts"][TILES]["caption"],
+        *(one["layout"]["meta"]["alt"] for one in header["figures"].values()),
+    ):
+        assert text and "{" not in text
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_every_mask_by_link_with_its_own_controls(mask):
+    app = visit(page="flash", mask=mask, length="48")
+    assert not app.warning and not app.error
+    found = walk(settle({"mask": mask, "length": "48"}).view)
+    codes = shown(app, "flash.tiles")[1][TILES][0]
+    np.testing.assert_array_equal(codes == MASKED, found.order == 0)
+
+
+def test_the_grid_says_what_was_is_and_will_be():
+    app = visit(page="flash", step="12")
+    order = walk(settle({"step": "12"}).view).order
+    codes = shown(app, "flash.tiles")[1][TILES][0]
+    for value, where in ((CURRENT, order == 12), (DONE, (order > 0) & (order < 12)), (TO_COME, order > 12)):
+        assert set(codes[where]) == {round(value * TOP)}
+    legend = shown(app, "flash.tiles")[0]["parts"][TILES]["maps"][0]["kinds"]
+    assert [name for _, name in legend] == [say("en", f"flash.tiles.{key}") for key in ("current", "done", "to_come")]
+    assert shown(app, "flash.tiles")[0]["config"]["words"]["masked"] == say("en", "flash.tiles.never")
+
+
+def test_the_row_s_figures_hold_the_trace_s_numbers():
+    figures = unpack(frame({"step": "33"}))[0]["figures"]
+    view = settle({"step": "33"}).view
+    found, done = row(view), now(view).done
+    later, past, level = figures[STATISTICS]["data"][:3]
+    np.testing.assert_allclose(numbers(past["y"]), found.maximum[:done])
+    np.testing.assert_allclose(numbers(later["y"]), found.maximum[done - 1 :])
+    assert set(level["y"]) == {found.last_maximum}
+    bars, marks, _, distance = figures[OUTPUT]["data"]
+    np.testing.assert_allclose(numbers(bars["y"]), found.output[done - 1])
+    np.testing.assert_allclose(numbers(marks["y"]), found.exact)
+    np.testing.assert_allclose(numbers(distance["y"]), np.maximum(found.distance[:done], LEAST))
+
+
+def test_a_tile_says_its_turn():
+    ask = {"part": "tiles", "map": "tiles"}
+    assert cell({**ask, "row": "7", "col": "4"})["value"] == "queries 112–127, keys 64–79: step 33, every pair counts"
+    assert "some pairs are masked" in str(cell({**ask, "row": "7", "col": "7"})["value"])
+    never = cell({**ask, "row": "0", "col": "1"})
+    assert "never loaded" in str(never["value"]) and never["state"] == 1
+    for bad in ({"row": "8", "col": "0"}, {"row": "-1", "col": "0"}, {"row": "0"}):
+        with pytest.raises(Refusal, match=r"(row|col) must be a whole number from 0 to 7"):
+            cell({**ask, **bad})
+
+
+HOSTILE = {
+    "length=5000": "length must be a whole number from 1 to 4,096, got '5000'.",
+    "step=-1": "step must be a whole number from 0 to 4,096, got '-1'.",
+    "tile_rows=0": "tile_rows must be a whole number from 1 to 4,096, got '0'.",
+    "d_k=<b>": "d_k must be a whole number from 1 to 1,024, got '<b>'.",
+    "mask=nothing": "mask must be one of full, causal",
+    "sharpness=inf": "sharpness must be a number from 0 to 1000, got 'inf'.",
+    "heads=4": "'heads' is not a setting of this page.",
+}
+
+
+@pytest.mark.parametrize("given", HOSTILE)
+def test_a_bad_value_is_named_and_the_page_stays(given):
+    name, value = given.split("=")
+    app = visit(page="flash", **{name: value})
+    (warning,) = app.warning
+    assert HOSTILE[given] in plain(warning.value)
+    assert link(app) == {} and "flash.statistics" in plots(app)
+    with pytest.raises(Refusal, match=re.escape(HOSTILE[given][:20])):
+        frame({name: value})
+
+
+def test_what_is_too_large_is_refused_and_the_page_lives(monkeypatch):
+    monkeypatch.setattr("attnviz.device.free_bytes", lambda device: 4 * 10**6)
+    app = visit(page="flash", length="1024")
+    assert "Refused before allocating anything" in app.error[0].value and not plots(app)
+    assert say("en", "flash.words.title") in said(app)
+    with pytest.raises(Refusal, match="Refused before allocating"):
+        frame({"length": "1024"})
