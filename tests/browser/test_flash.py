@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.driver import DESKTOP, PHONE, wait_idle
+from tests.browser.driver import DESKTOP, PHONE, resting_box, wait_idle
 
 Open = Callable[..., Page]
 
@@ -58,9 +58,8 @@ def test_it_plays_pauses_and_ends_without_a_run_of_the_page(visit: Open) -> None
 def test_a_click_on_a_tile_goes_to_its_step(visit: Open) -> None:
     page = visit()
 
-    bounds = tiles(page).locator("[data-part=stage]").bounding_box()
+    bounds = resting_box(tiles(page).locator("[data-part=stage]"))
     box = tiles(page).evaluate("root => root.attnvizLayout")["maps"][0]
-    assert bounds is not None
     page.mouse.click(bounds["x"] + box["x"] + 1.5 / 8 * box["w"], bounds["y"] + box["y"] + 2.5 / 8 * box["h"])
     page.wait_for_url("**step=5*")
     expect(caption(page)).to_contain_text("Step 5 of 36")
@@ -72,5 +71,5 @@ def test_fits_a_phone_and_a_projector(visit: Open, language: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
     page = visit(f"lang={language}", color_scheme="dark")
     for key in ("tiles", "statistics", "output"):
-        bounds = page.locator(f".st-key-flash-{key}").bounding_box()
-        assert bounds is not None and bounds["y"] + bounds["height"] <= DESKTOP[1]
+        bounds = resting_box(page.locator(f".st-key-flash-{key}"))
+        assert bounds["y"] + bounds["height"] <= DESKTOP[1]
