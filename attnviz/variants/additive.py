@@ -76,7 +76,7 @@ class Additive(Grouped):
         self,
         config: GroupedConfig,
         weights: Tensors,
-        tensors: tuple[Tensor, Tensor, Tensor],
+        tensors: tuple[Tensor, ...],
         *,
         allowed: Tensor | Mask | None,
         align: str,

@@ -161,6 +161,38 @@ class Variant(ABC):
             Refusal: If an argument breaks a rule; names the argument, the rule and the value received.
         """
 
+    def core_shapes(self, config: Any, batch: int, q_len: int, kv_len: int) -> tuple[tuple[int, ...], ...]:
+        """Give the shapes of what ``mix`` works on: query, key and value unless the variant says otherwise."""
+        heads, kv_heads, head_dim, v_head_dim = self.heads(config)
+        keys = (batch, kv_heads, kv_len)
+        return (batch, heads, q_len, head_dim), (*keys, head_dim), (*keys, v_head_dim)
+
+    def mix(
+        self,
+        config: Any,
+        weights: Tensors,
+        tensors: tuple[Tensor, ...],
+        *,
+        allowed: Tensor | Mask | None,
+        align: str,
+        score_mod: ScoreMod | None,
+        scale: float | None,
+        backend: str,
+    ) -> CoreOutput:
+        """Mix the tokens without any projection of tokens: what stands between ``project`` and the output's matrix.
+
+        Args:
+            config: From ``config``.
+            weights: From ``weights``, for those that take part in it.
+            tensors: As ``core_shapes`` has them.
+            allowed: As in ``attend``, as are the others; ``scale`` None is the variant's own.
+            align: As in ``attend``.
+            score_mod: As in ``attend``.
+            scale: As in ``attend``.
+            backend: One of ``backends``.
+        """
+        raise NotImplementedError(f"{self.key} mixes its tokens only as a whole layer")
+
     def pick(self, backend: str | None) -> str:
         """Give the key of the backend asked for; None is the first.
 

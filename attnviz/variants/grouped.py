@@ -235,7 +235,7 @@ class Grouped(Variant):
         self,
         config: GroupedConfig,
         weights: Tensors,
-        tensors: tuple[Tensor, Tensor, Tensor],
+        tensors: tuple[Tensor, ...],
         *,
         allowed: Tensor | Mask | None,
         align: str,

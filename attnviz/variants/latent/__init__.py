@@ -225,6 +225,37 @@ class Latent(Variant):
         start = query_start(x.shape[1], past, context, align)
         query, kept = self.compress(config, weights, x, context, position=position, start=start, context_start=past)
         kept = behind(None if cache is None else cache["latent"], kept, 1)
+        core = self.mix(
+            config,
+            weights,
+            (query, kept),
+            allowed=allowed,
+            align=align,
+            score_mod=score_mod,
+            scale=scale,
+            backend=self.pick(backend),
+        )
+        output = core.output.transpose(1, 2).flatten(2) @ weights["output"]
+        return AttentionOutput(output, core, {"latent": kept})
+
+    def core_shapes(self, config: LatentConfig, batch: int, q_len: int, kv_len: int) -> tuple[tuple[int, ...], ...]:
+        """Give the shapes of the query and of what is kept of each token."""
+        return (batch, config.num_attention_heads, q_len, config.head_dim), (batch, kv_len, config.kept)
+
+    def mix(
+        self,
+        config: LatentConfig,
+        weights: Tensors,
+        tensors: tuple[Tensor, ...],
+        *,
+        allowed: Tensor | Mask | None,
+        align: str,
+        score_mod: ScoreMod | None,
+        scale: float | None,
+        backend: str,
+    ) -> CoreOutput:
+        """Attend with a query over what is kept of each token, in the form that a call of this size takes."""
+        query, kept = tensors
         shape = (config.num_attention_heads, query.shape[2], kept.shape[1])
         usual = 1 / math.sqrt(config.head_dim) if scale is None else scale
         bias, softcap, scale = changes(score_mod, shape, usual, align=align, dtype=query.dtype, device=query.device)
@@ -234,13 +265,10 @@ class Latent(Variant):
             key = value = kept[:, None]
         else:
             key, value = expand(config, weights, kept)
-        core = BACKENDS[self.pick(backend)].attend(
+        core = BACKENDS[backend].attend(
             query, key, value, allowed=allowed, align=align, bias=bias, scale=scale, softcap=softcap
         )
-        if absorbed:
-            core = _released(core, release(config, weights, core.output))
-        output = core.output.transpose(1, 2).flatten(2) @ weights["output"]
-        return AttentionOutput(output, core, {"latent": kept})
+        return _released(core, release(config, weights, core.output)) if absorbed else core
 
 
 def _released(core: CoreOutput, output: Tensor) -> CoreOutput:

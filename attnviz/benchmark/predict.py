@@ -1,0 +1,107 @@
+"""What the declarations say a contestant takes, before anything is allocated."""
+
+import math
+from dataclasses import dataclass
+
+from attnviz import units
+from attnviz.backends import BACKENDS
+from attnviz.benchmark.request import Contestant, Request
+from attnviz.benchmark.result import Failure
+from attnviz.config import dtype_size
+from attnviz.cost import cost
+from attnviz.variants import VARIANTS
+
+# Of the free memory; the rest is the app's and everyone else's.
+MEMORY_SHARE = 0.7
+# FLOP/s that one thread, or one GPU, will hardly pass: a call that would take too long even so is not begun.
+_OPTIMISTIC = {"cpu": 1.5e11, "mps": 2e13, "cuda": 1e15}
+# Forward, and backward's two products for each of forward's.
+_BACKWARD = 3
+# A gradient of everything that was made, beside it.
+_BACKWARD_MEMORY = 3
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Hold what one call takes by declaration.
+
+    Args:
+        flops: Of the matrix products.
+        bytes_moved: Traffic with main memory if each tensor is written once and read once.
+        peak_bytes: What the attention core allocates at its peak in a forward pass, results included.
+        input_bytes: What is there before the call: tokens or query, key and value, cache and weights.
+    """
+
+    flops: int
+    bytes_moved: int
+    peak_bytes: int
+    input_bytes: int
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs per byte moved."""
+        return self.flops / self.bytes_moved
+
+
+def predict(contestant: Contestant, request: Request) -> Predicted:
+    """Predict a contestant of a request from its variant's declarations.
+
+    Raises:
+        Refusal: If a size breaks a rule.
+    """
+    variant, config = VARIANTS[contestant.variant], contestant.config
+    kv_len, batch = request.keys, request.batch
+    q_len = {"decode": 1 if contestant.cached else kv_len}.get(contestant.what, request.q_len)
+    itemsize = dtype_size(request.dtype)
+    keeps = contestant.backend in BACKENDS and bool(variant.score_passes(str(contestant.backend)))
+    masked = keeps and (request.mask != "full" or not contestant.cached)
+    taken = cost(
+        variant,
+        config,
+        q_len=q_len,
+        kv_len=kv_len,
+        batch=batch,
+        dtype=request.dtype,
+        backend=contestant.backend,
+        masked=masked,
+    )
+    mask = q_len * kv_len if masked else 0
+    shapes = variant.core_shapes(config, batch, q_len, kv_len)
+    tensors = sum(math.prod(shape) for shape in shapes) * itemsize
+    if contestant.what == "core":
+        flops = batch * variant.mix_flops(config, q_len, kv_len)
+        output = batch * math.prod((variant.heads(config).heads, q_len, variant.heads(config).v_head_dim)) * itemsize
+        scores = variant.score_passes(str(contestant.backend)) * taken.score_bytes
+        moved, inputs = tensors + output + scores, tensors + taken.weight_bytes + mask
+    else:
+        flops, moved = taken.flops, taken.bytes_moved
+        inputs = taken.weight_bytes + taken.kv_cache_bytes + tensors + mask
+    if request.mode == "forward+backward":
+        flops, moved = _BACKWARD * flops, _BACKWARD * moved
+    return Predicted(flops, moved, taken.peak_bytes, inputs)
+
+
+def too_large(contestant: Contestant, request: Request, free_bytes: int) -> Failure | None:
+    """Say why a contestant is not begun: it would not fit the free memory, or not end in time; None if it may run."""
+    taken = predict(contestant, request)
+    need = taken.input_bytes + taken.peak_bytes * (_BACKWARD_MEMORY if request.mode != "forward" else 1)
+    most = int(MEMORY_SHARE * free_bytes)
+    if need > most:
+        sizes = {"need": units.binary_bytes(need), "most": units.binary_bytes(most)}
+        return Failure(
+            "too_large",
+            "it would take {need} of memory, and {most} may be taken".format(**sizes),
+            "需要 {need} 内存，最多可用 {most}".format(**sizes),
+        )
+    kind = request.device.partition(":")[0]
+    speed = _OPTIMISTIC.get(kind, _OPTIMISTIC["cuda"]) * (request.threads if kind == "cpu" else 1)
+    # It runs three times at least: to warm up, to be timed and to be weighed.
+    seconds = 3 * taken.flops / speed
+    if seconds > request.limit_s:
+        times = {"need": units.seconds(seconds), "most": units.seconds(request.limit_s)}
+        return Failure(
+            "too_large",
+            "it would take more than {need}, and {most} are allowed".format(**times),
+            "至少需要 {need}，上限为 {most}".format(**times),
+        )
+    return None

@@ -1,0 +1,96 @@
+"""The app's side of the measuring process: start it with its environment, ask it, stop it."""
+
+import contextlib
+import json
+import logging
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_ROOT = Path(__file__).resolve().parents[2]
+# Freed memory stays with the process: else every large tensor is handed out page by page again, and eager attention
+# looks several times slower than it is.
+_ENVIRONMENT = {
+    "MALLOC_MMAP_THRESHOLD_": str(2**40),
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+    # A crash in compiled code leaves the line of Python that called it.
+    "PYTHONFAULTHANDLER": "1",
+}
+STOP_S = 5.0
+# What torch's profiler writes each time it is used.
+_CHATTER = "USDT:"
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Hold one measuring process. Make it in a thread that lives as long as the app: Linux ends it with that thread."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "attnviz.benchmark.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=_ROOT,
+            env={**os.environ, **_ENVIRONMENT},
+            encoding="utf-8",
+            # Ctrl-C in a terminal is for the app; this process notices when the app is gone.
+            start_new_session=True,
+        )
+        self.answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._last_words: deque[str] = deque(maxlen=30)
+        for target in (self._read, self._overhear):
+            threading.Thread(target=target, daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def _read(self) -> None:
+        """Collect its answers; None when there will be no more."""
+        assert self._process.stdout is not None
+        with self._process.stdout as stream:
+            for line in stream:
+                self.answers.put(json.loads(line))
+        self.answers.put(None)
+
+    def _overhear(self) -> None:
+        """Keep the last that it wrote beside its answers, for the log if it crashes."""
+        assert self._process.stderr is not None
+        with self._process.stderr as stream:
+            self._last_words.extend(line for line in stream if not line.startswith(_CHATTER))
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Write one message; a process that has gone is found out by its answers."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+
+    def end(self) -> str:
+        """End the process at once, and say how it ended."""
+        own = not self.alive
+        if self.alive:
+            self._process.kill()
+        code = self._process.wait(STOP_S)
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        ended = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        if own:
+            _log.warning("the measuring process ended by itself: %s\n%s", ended, "".join(self._last_words))
+        return ended
