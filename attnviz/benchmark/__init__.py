@@ -19,11 +19,12 @@ timed. A crash, a time-out, memory that ran out and a cancel end a request as ``
 and other jobs go on. A contestant that does not fit or that torch cannot compute is a failure of its point only.
 
 ``request`` says what is measured, ``result`` what comes back, ``predict`` what the declarations expect, ``desk`` is the
-queue and ``process`` the other process's handle. Inside that process run ``worker``, ``serve``, ``run``, ``calls``,
-``clock`` and ``memory``.
+queue, ``job`` what stands in it, and ``process`` the other process's handle. Inside that process run ``worker``,
+``serve``, ``run``, ``calls``, ``clock`` and ``memory``.
 """
 
-from attnviz.benchmark.desk import Desk, Job, desk, measure, submit
+from attnviz.benchmark.desk import Desk, desk, measure, submit
+from attnviz.benchmark.job import Job
 from attnviz.benchmark.predict import Predicted, predict, too_large
 from attnviz.benchmark.request import Contestant, Request
 from attnviz.benchmark.result import Failure, Latency, Measurement, Point, Result

@@ -6,10 +6,11 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 from attnviz import units
+from attnviz.benchmark.job import Job
 from attnviz.benchmark.process import Worker
 from attnviz.benchmark.request import Request
 from attnviz.benchmark.result import Failure, Measurement, Result
@@ -19,115 +20,6 @@ GRACE_S = 0.4
 _TICK_S = 0.05
 # Starting takes a second or two; on a crowded machine it may take many.
 _START_S = 120.0
-
-
-class Job:
-    """Hold what one person asked for: requests that are measured one after the other, taking turns with other jobs.
-
-    All of it may be read and called from any thread.
-
-    Args:
-        requests: What is measured.
-        abandon_s: Seconds after which it ends when nobody looked at it (``look``, ``wait``); None is never.
-    """
-
-    def __init__(self, desk: "Desk", requests: Sequence[Request], abandon_s: int | float | None):
-        self.requests = tuple(requests)
-        self._desk, self._abandon_s = desk, abandon_s
-        self._results: list[Result] = []
-        self._partial: Measurement | None = None
-        self._looked = time.monotonic()
-        self._cancelled = False
-
-    def look(self) -> None:
-        """Say that somebody still waits for it."""
-        self._looked = time.monotonic()
-
-    @property
-    def results(self) -> tuple[Result, ...]:
-        """Results of the requests that have ended, in order."""
-        with self._desk.changed:
-            return tuple(self._results)
-
-    @property
-    def partial(self) -> Measurement | None:
-        """What is known so far of the request that is being measured."""
-        with self._desk.changed:
-            return self._partial
-
-    @property
-    def shown(self) -> tuple[Result, ...]:
-        """Results so far, with what is known of the request that is being measured at the end."""
-        with self._desk.changed:
-            return (*self._results, *([self._partial] if self._partial is not None else []))
-
-    @property
-    def done(self) -> bool:
-        """Whether every request has ended."""
-        with self._desk.changed:
-            return len(self._results) == len(self.requests)
-
-    @property
-    def place(self) -> int:
-        """Place in the queue: 0 while it is measured or done, 1 for the next."""
-        return self._desk.place(self)
-
-    def cancel(self) -> None:
-        """End it; requests that have not ended come to a ``Failure`` with the reason ``cancelled``."""
-        self._cancelled = True
-        self._desk.sweep()
-
-    @property
-    def ending(self) -> str | None:
-        """Why it is to end before it is done, or None."""
-        if self._cancelled:
-            return "cancelled"
-        late = self._abandon_s is not None and time.monotonic() - self._looked > self._abandon_s
-        return "abandoned" if late else None
-
-    def wait(self, timeout_s: int | float | None = None) -> tuple[Result, ...]:
-        """Wait until every request has ended, at most so long; give the results so far."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._desk.changed:
-            while len(self._results) < len(self.requests):
-                self.look()
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    break
-                self._desk.changed.wait(1.0 if left is None else min(1.0, left))
-            return tuple(self._results)
-
-    def follow(self) -> Iterator[tuple[int, Result]]:
-        """Give the number of a request and what is known of it, each time that there is more."""
-        seen: tuple[Result, ...] = ()
-        while True:
-            with self._desk.changed:
-                while self.shown == seen:
-                    self.look()
-                    if self.done:
-                        return
-                    self._desk.changed.wait(1.0)
-                now = self.shown
-            for number in range(max(0, len(seen) - 1), len(now)):
-                if number >= len(seen) or now[number] != seen[number]:
-                    yield number, now[number]
-            seen = now
-
-    def _take(self, result: Result) -> None:
-        with self._desk.changed:
-            self._results.append(result)
-            self._partial = None
-            self._desk.changed.notify_all()
-
-    def _show(self, partial: Measurement) -> None:
-        with self._desk.changed:
-            self._partial = partial
-            self._desk.changed.notify_all()
-
-    def _end(self, reason: str) -> None:
-        """End every request that has not ended."""
-        for _ in range(len(self.requests) - len(self.results)):
-            self._take(Failure(reason, partial=self.partial))
 
 
 class Desk:
@@ -158,7 +50,7 @@ class Desk:
         job = Job(self, requests, abandon_s)
         with self.changed:
             if self._closed:
-                job._end("closed")
+                job.end("closed")
                 return job
             self._waiting.append(job)
             self._work()
@@ -192,7 +84,7 @@ class Desk:
         with self.changed:
             for job in [job for job in self._waiting if job.ending]:
                 self._waiting.remove(job)
-                job._end(job.ending or "cancelled")
+                job.end(job.ending or "cancelled")
             self.changed.notify_all()
 
     def close(self) -> None:
@@ -200,7 +92,7 @@ class Desk:
         with self.changed:
             self._closed = True
             for job in self._waiting:
-                job._end("closed")
+                job.end("closed")
             self._waiting.clear()
             self.changed.notify_all()
         if self._worker is not None:
@@ -219,11 +111,11 @@ class Desk:
                 if not self._waiting:
                     continue
                 job = self._current = self._waiting.popleft()
-            job._take(self._measure(job, job.requests[len(job.results)]))
+            job.take(self._measure(job, job.requests[len(job.results)]))
             with self.changed:
                 self._current = None
                 if job.ending:
-                    job._end(job.ending)
+                    job.end(job.ending)
                 if not job.done:
                     self._waiting.append(job)
 
@@ -275,7 +167,7 @@ class Desk:
             measured = Measurement.from_json(message["measurement"])
             if message["final"]:
                 return _settled(measured)
-            job._show(measured)
+            job.show(measured)
 
 
 def _ended(reason: str | None, request: Request, job: Job) -> Failure:

@@ -1,0 +1,173 @@
+"""Measured beside predicted, as the plain data and layout of a Plotly figure: bars at one shape, curves over sizes."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+Figure = dict[str, Any]
+Amount = int | float
+
+COLOURS = 8
+_BAR_HEIGHT, _FRAME_HEIGHT = 34, 76
+_MARGIN = {"l": 8, "r": 16, "t": 6, "b": 8}
+_GREY = "rgba(128,128,128,0.9)"
+
+
+class Bar(NamedTuple):
+    """Hold one bar; ``low`` and ``high`` are the quartiles, ``text`` what stands at its end.
+
+    Without a ``value`` there is only what is predicted, or nothing but the text.
+    """
+
+    name: str
+    value: Amount | None = None
+    low: Amount | None = None
+    high: Amount | None = None
+    predicted: Amount | None = None
+    text: str = ""
+    noisy: bool = False
+
+
+class Curve(NamedTuple):
+    """Hold one curve: measured dots with their quartiles, a predicted line, and the line through the dots.
+
+    ``xs``, ``ys``, ``lows``, ``highs`` and ``noisy`` are of the dots; each line is (xs, ys) or None.
+    """
+
+    name: str
+    xs: Sequence[Amount]
+    ys: Sequence[Amount]
+    lows: Sequence[Amount] = ()
+    highs: Sequence[Amount] = ()
+    noisy: Sequence[bool] = ()
+    predicted: tuple[Sequence[Amount], Sequence[Amount]] | None = None
+    fitted: tuple[Sequence[Amount], Sequence[Amount]] | None = None
+
+
+def bars(rows: Sequence[Bar], *, x_title: str, predicted: str, log: bool = True) -> Figure:
+    """Draw a bar for each row, the first on top, with a mark where it was predicted.
+
+    Args:
+        rows: The bars.
+        x_title: Title of the axis, with its unit.
+        predicted: What the mark is called.
+        log: Whether the axis is logarithmic.
+    """
+    names = [row.name for row in rows]
+    colours = [f"theme-{index % COLOURS}" for index in range(len(rows))]
+    measured: Figure = {
+        "type": "bar", "orientation": "h", "y": names, "x": [row.value for row in rows], "showlegend": False,
+        "marker": {"color": colours, "opacity": [0.45 if row.noisy else 0.9 for row in rows], "line": {"width": 0}},
+        "error_x": {
+            "type": "data", "symmetric": False, "thickness": 1.5, "width": 4, "color": _GREY,
+            "array": [_beyond(row.high, row.value) for row in rows],
+            "arrayminus": [_beyond(row.value, row.low) for row in rows],
+        },
+        "hoverinfo": "skip",
+    }  # fmt: skip
+    mark: Figure = {
+        "type": "scatter", "mode": "markers", "y": names, "x": [row.predicted for row in rows], "name": predicted,
+        "marker": {"symbol": "line-ns-open", "size": 20, "color": _GREY, "line": {"width": 3, "color": _GREY}},
+        "hoverinfo": "skip", "showlegend": any(row.predicted is not None for row in rows),
+    }  # fmt: skip
+    reach = _reach([number for row in rows for number in (row.value, row.low, row.high, row.predicted)], log)
+    notes = [
+        {
+            "x": 1, "xref": "paper", "xanchor": "right", "y": row.name, "yref": "y", "showarrow": False,
+            "text": row.text, "font": {"size": 14}, "align": "right",
+        }
+        for row in rows
+    ]  # fmt: skip
+    layout = {
+        "height": _FRAME_HEIGHT + _BAR_HEIGHT * len(rows), "margin": _MARGIN, "bargap": 0.35, "annotations": notes,
+        "xaxis": {"type": "log" if log else "linear", "title": {"text": x_title}, "range": reach,
+                  "domain": [0, 0.8], "exponentformat": "SI", "nticks": 6},
+        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category", "categoryarray": names},
+        "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
+    }  # fmt: skip
+    return {"data": [measured, mark], "layout": layout}
+
+
+def curves(
+    rows: Sequence[Curve],
+    *,
+    x_title: str,
+    y_title: str,
+    predicted: str,
+    crossings: Mapping[str, tuple[Amount, Amount]] | None = None,
+    ticks: tuple[Sequence[Amount], Sequence[str]] | None = None,
+) -> Figure:
+    """Draw curves on two logarithmic axes.
+
+    Args:
+        rows: The curves.
+        x_title: Title of the axis of sizes.
+        y_title: Title of what was measured, with its unit.
+        predicted: What the dashed lines are called, ``{name}`` being the curve's.
+        crossings: Words → where two curves cross.
+        ticks: Places on the axis of sizes and what they are called.
+    """
+    data = [trace for index, row in enumerate(rows) for trace in _curve(row, f"theme-{index % COLOURS}")]
+    if any(row.predicted is not None for row in rows):
+        data.append({"type": "scatter", "mode": "lines", "x": [None], "y": [None], "name": predicted,
+                     "line": {"color": _GREY, "width": 2, "dash": "dash"}})  # fmt: skip
+    for words, (x, y) in (crossings or {}).items():
+        data.append({"type": "scatter", "mode": "markers+text", "x": [x], "y": [y], "text": [words],
+                     "textposition": "bottom right", "showlegend": False, "hoverinfo": "skip",
+                     "marker": {"symbol": "x-thin-open", "size": 12, "color": _GREY,
+                                "line": {"width": 2}}})  # fmt: skip
+    x_axis: Figure = {"type": "log", "title": {"text": x_title}}
+    if ticks is not None:
+        x_axis |= {"tickvals": list(ticks[0]), "ticktext": list(ticks[1])}
+    layout = {
+        "height": 400, "margin": {**_MARGIN, "t": 30}, "xaxis": x_axis,
+        "yaxis": {"type": "log", "title": {"text": y_title}, "exponentformat": "SI", "dtick": 1},
+        "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
+    }  # fmt: skip
+    return {"data": data, "layout": layout}
+
+
+def _curve(row: Curve, colour: str) -> list[Figure]:
+    """Draw one curve: its lines, and over them its dots."""
+    data: list[Figure] = []
+    hidden = {"showlegend": False, "legendgroup": row.name, "hoverinfo": "skip", "type": "scatter", "mode": "lines"}
+    for line, style in ((row.predicted, "dash"), (row.fitted, "dot")):
+        if line is not None:
+            data.append(
+                {**hidden, "x": list(line[0]), "y": list(line[1]), "opacity": 0.8,
+                 "line": {"color": colour, "width": 2, "dash": style}}
+            )  # fmt: skip
+    spread = {}
+    if row.lows:
+        spread = {
+            "error_y": {
+                "type": "data", "symmetric": False, "thickness": 1, "width": 3, "color": colour,
+                "array": [_beyond(high, value) for high, value in zip(row.highs, row.ys, strict=True)],
+                "arrayminus": [_beyond(value, low) for low, value in zip(row.lows, row.ys, strict=True)],
+            }
+        }  # fmt: skip
+    symbols = ["circle-open" if noisy else "circle" for noisy in row.noisy] or "circle"
+    data.append(
+        {"type": "scatter", "mode": "lines+markers", "x": list(row.xs), "y": list(row.ys), "name": row.name,
+         "legendgroup": row.name, "marker": {"color": colour, "size": 9, "symbol": symbols},
+         "line": {"color": colour, "width": 1.5},
+         "hovertemplate": "%{x} · %{y:.3~s}<extra>%{fullData.name}</extra>", **spread}
+    )  # fmt: skip
+    return data
+
+
+def _beyond(high: Amount | None, low: Amount | None) -> Amount:
+    return max(0.0, high - low) if high is not None and low is not None else 0.0
+
+
+def _reach(numbers: Sequence[Amount | None], log: bool) -> list[float]:
+    """Give the range of an axis that holds these numbers; in powers of ten where it is logarithmic."""
+    held = [number for number in numbers if number is not None and number > 0]
+    if not held:
+        return [-6.0, 0.0] if log else [0.0, 1.0]
+    if not log:
+        return [0.0, max(held) * 1.1]
+    # A bar on a logarithmic axis has no natural foot: the smallest one is given a fifth of the room.
+    low, high = math.log10(min(held)), math.log10(max(held))
+    room = max(high - low, 0.5)
+    return [low - room / 4, high + room / 12]

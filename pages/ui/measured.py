@@ -1,0 +1,196 @@
+"""Measuring on a page: a button, the place in the queue, results as they come, and the sentence where there are none.
+
+    measured.section(panel, "decode", requests, draw)
+
+``draw`` is given the requests and what is known of them (``Measurement`` or ``Failure``, one for each request that has
+begun; none before the first) and puts the picture on the page; ``bars`` makes one of a request's contestants. Results
+belong to the settings they were asked with: when ``requests`` change, a running measurement ends.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import streamlit as st
+
+from attnviz import units
+from attnviz.benchmark import Failure, Job, Point, Request, Result, desk, predict, submit
+from attnviz.figures.measured import Bar
+from attnviz.figures.measured import bars as bars_figure
+from pages.ui import layout
+from pages.ui.controls import Panel
+from pages.ui.plot import plot
+from pages.ui.translate import table
+
+EVERY_S = 0.3
+# A page that is closed, or left for another, looks no more.
+ABANDON_S = 8.0
+
+Draw = Callable[[Sequence[Request], Sequence[Result]], None]
+
+
+class Held(NamedTuple):
+    """Hold a visitor's measurement and what it was asked with."""
+
+    requests: tuple[Request, ...]
+    job: Job
+
+
+def section(panel: Panel, key: str, requests: Sequence[Request], draw: Draw, *, auto: bool = False) -> None:
+    """Put a measurement on the page: what starts and ends it, how far it is, and what is known so far.
+
+    Args:
+        panel: The page's panel.
+        key: Key of the measurement within the page.
+        requests: What is measured, the same for the same settings.
+        draw: Draws what is known.
+        auto: Whether it starts by itself, again with each change; there is no button then.
+    """
+    store, wanted = f"{panel.page}.{key}.measured", tuple(requests)
+    held: Held | None = st.session_state.get(store)
+    if held is not None and held.requests != wanted:
+        held.job.cancel()
+        st.session_state.pop(store)
+        held = None
+    if auto and held is None:
+        start(panel, key, wanted)
+        held = st.session_state[store]
+    elif held is None:
+        # The button will be pressed in a moment: the process comes up meanwhile.
+        desk().warm()
+    running = held is not None and not held.job.done
+    if not auto:
+        _buttons(panel, key, wanted, running, held is not None)
+    st.fragment(_progress, run_every=EVERY_S if running else None)(panel, key, wanted, draw, running)
+
+
+def start(panel: Panel, key: str, requests: Sequence[Request]) -> None:
+    """Begin a measurement; one that runs under this key ends."""
+    store = f"{panel.page}.{key}.measured"
+    held: Held | None = st.session_state.get(store)
+    if held is not None:
+        held.job.cancel()
+    st.session_state[store] = Held(tuple(requests), submit(requests, abandon_s=ABANDON_S))
+
+
+def results(panel: Panel, key: str) -> tuple[Result, ...]:
+    """Give what is known of a visitor's measurement."""
+    held: Held | None = st.session_state.get(f"{panel.page}.{key}.measured")
+    return () if held is None else held.job.shown
+
+
+def _buttons(panel: Panel, key: str, requests: Sequence[Request], running: bool, again: bool) -> None:
+    words = table(panel.language, "measure")
+    held: Held | None = st.session_state.get(f"{panel.page}.{key}.measured")
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.button(
+            words["again" if again else "start"],
+            icon=":material/timer:",
+            type="primary",
+            disabled=running,
+            on_click=lambda: start(panel, key, requests),
+            key=f"{panel.page}.{key}.start",
+        )
+        if running and held is not None:
+            st.button(words["cancel"], on_click=held.job.cancel, key=f"{panel.page}.{key}.cancel")
+
+
+def _progress(panel: Panel, key: str, requests: Sequence[Request], draw: Draw, running: bool) -> None:
+    """Draw what is known, and say how far it is; the last time, stop looking."""
+    held: Held | None = st.session_state.get(f"{panel.page}.{key}.measured")
+    if held is None:
+        draw(requests, ())
+        return
+    held.job.look()
+    done, shown = held.job.done, held.job.shown
+    st.caption(status(panel.language, held.job, done))
+    draw(requests, shown)
+    for words in failures(panel.language, held.job.results):
+        st.warning(words, icon=":material/timer_off:")
+    if done and running:
+        st.rerun()
+
+
+def status(language: str, job: Job, done: bool) -> str:
+    """Say in one line how far a measurement is."""
+    words = table(language, "measure")
+    if done:
+        return words["done"]
+    if job.place:
+        return words["waiting"].format(place=job.place)
+    if not job.shown:
+        return words["starting"]
+    if len(job.requests) == 1:
+        return words["running"]
+    return words["running_many"].format(done=len(job.results), count=len(job.requests))
+
+
+def failures(language: str, shown: Sequence[Result]) -> list[str]:
+    """Give each reason once why requests or contestants have no result, as text for Markdown."""
+    said: dict[str, None] = {}
+    for result in shown:
+        if isinstance(result, Failure):
+            said[layout.escape(result.text.say(language))] = None
+            continue
+        for point in result.points:
+            if point.failure is not None:
+                said[layout.escape(f"{point.label}: {point.failure.text.say(language)}")] = None
+    return list(said)
+
+
+def points(shown: Result | None, count: int) -> list[Point | None]:
+    """Give a point for each of ``count`` contestants, also of what was measured before a failure."""
+    known = shown.partial if isinstance(shown, Failure) else shown
+    return [None] * count if known is None else list(known.points)
+
+
+def bars(panel: Panel, key: str, request: Request, shown: Result | None, *, memory: bool) -> None:
+    """Draw a request's contestants as bars of time or of peak memory, the predicted peak marked.
+
+    Args:
+        panel: The page's panel.
+        key: Key of the figure within the page.
+        request: The request.
+        shown: What is known of it, or None.
+        memory: Whether the peak is drawn, not the time.
+    """
+    words = table(panel.language, "measure")
+    known = points(shown, len(request.contestants))
+    rows = [_bar(panel.language, request, index, point, memory=memory) for index, point in enumerate(known)]
+    title = words["memory" if memory else "time"]
+    figure = bars_figure(rows, x_title=title, predicted=words["predicted"])
+    alt = "; ".join(f"{row.name}: {row.text}" for row in rows)
+    plot(
+        figure, key=f"{panel.page}.{key}", label=title, alt=f"{title}. {alt}", caption=_caption(words, known, memory),
+        words=table(panel.language, "plot"), height=figure["layout"]["height"],
+    )  # fmt: skip
+
+
+def _bar(language: str, request: Request, index: int, point: Point | None, *, memory: bool) -> Bar:
+    words, contestant = table(language, "measure"), request.contestants[index]
+    exact = contestant.what == "core" and request.mode == "forward" and contestant.kernel == "auto"
+    expected = predict(contestant, request).peak_bytes if memory and exact else None
+    if point is None or (point.latency_s is None and point.peak_bytes is None):
+        refused = point is not None and point.failure is not None
+        text = words["not_run"] if refused else ("" if expected is None else f"({units.binary_bytes(expected)})")
+        return Bar(contestant.label, predicted=expected, text=text)
+    if memory:
+        text = "" if point.peak_bytes is None else units.binary_bytes(point.peak_bytes)
+        return Bar(contestant.label, point.peak_bytes, predicted=expected, text=text)
+    taken = point.latency_s
+    if taken is None:
+        return Bar(contestant.label)
+    ratio = "" if point.ratio is None or index == 0 else f" · {units.ratio(point.ratio)}"
+    noise = f" · {words['noisy']}" if taken.noisy else ""
+    text = f"{units.seconds(taken.median)}{ratio}{noise}"
+    return Bar(contestant.label, taken.median, taken.lower, taken.upper, text=text, noisy=taken.noisy)
+
+
+def _caption(words: Mapping[str, Any], known: Sequence[Point | None], memory: bool) -> str:
+    """Say what is drawn and how it was measured."""
+    title = words["memory" if memory else "time"]
+    if memory:
+        methods = {point.memory_method for point in known if point is not None and point.memory_method}
+        named = ", ".join(words[f"method.{method.replace(' ', '_')}"] for method in sorted(methods))
+        return f"{title} · {named}" if named else title
+    runs = [point.latency_s.runs for point in known if point is not None and point.latency_s is not None]
+    return f"{title} · {words['rounds'].format(runs=min(runs))}" if runs else title

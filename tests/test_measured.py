@@ -1,0 +1,137 @@
+"""Measuring on a page: the button, the place in the queue, bars as they come, and the sentence of a failure."""
+
+import time
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from attnviz.benchmark import Contestant, Desk, Failure, Latency, Measurement, Point, Request
+from attnviz.figures.measured import Bar, Curve, bars, curves
+from attnviz.text import LANGUAGES
+from pages.ui import measured
+from pages.ui.translate import say
+
+SMALL = {"hidden_size": 32, "num_attention_heads": 4}
+PAIR = (Contestant("mha", "sdpa", SMALL), Contestant("mha", "eager", SMALL))
+
+
+def script():
+    import streamlit as st
+
+    from attnviz.benchmark import Contestant, Request
+    from attnviz.variants_view import settle
+    from pages.ui import link, measured
+    from pages.ui.controls import Panel
+
+    small = {"hidden_size": 32, "num_attention_heads": 4}
+    pair = (Contestant("mha", "sdpa", small), Contestant("mha", "eager", small))
+    panel = Panel("variants", link.language(), settle)
+    length = int(st.session_state.get("length", 16))
+    requests = [Request(pair, q_len=length, rounds=3, budget_s=0.1), Request(pair, q_len=2**20)]
+
+    def draw(asked, shown):
+        st.markdown(f"{len(shown)} of {len(asked)}")
+        measured.bars(panel, "time", asked[0], shown[0] if shown else None, memory=False)
+        measured.bars(panel, "memory", asked[0], shown[0] if shown else None, memory=True)
+
+    measured.section(panel, "try", requests, draw, auto=bool(st.session_state.get("auto")))
+
+
+def opened(language="en", **state):
+    app = AppTest.from_function(script, default_timeout=60)
+    app.query_params["lang"] = language
+    for name, value in state.items():
+        app.session_state[name] = value
+    return fine(app.run())
+
+
+def fine(app):
+    assert not app.exception, app.exception
+    return app
+
+
+def until_done(app, language):
+    deadline = time.monotonic() + 90
+    while say(language, "measure.done") not in [one.value for one in app.caption]:
+        assert time.monotonic() < deadline
+        fine(app.run())
+        time.sleep(0.1)
+    return fine(app.run())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_button_measures_and_says_what_could_not_be(language):
+    app = opened(language)
+    (button,) = app.button
+    assert button.label == say(language, "measure.start") and app.markdown[0].value == "0 of 2"
+    app = until_done(button.click().run(), language)
+    assert app.markdown[0].value == "2 of 2" and app.button[0].label == say(language, "measure.again")
+    assert len(app.button) == 1  # nothing to cancel
+    (warning,) = app.warning
+    assert say(language, "measure.not_run") in warning.value.lower()
+
+
+def test_other_settings_have_no_results_yet():
+    app = until_done(opened().button[0].click().run(), "en")
+    app.session_state["length"] = 24
+    fine(app.run())
+    assert app.markdown[0].value == "0 of 2" and app.button[0].label == say("en", "measure.start")
+
+
+def test_it_can_start_by_itself():
+    app = opened(auto=True)
+    assert not app.button
+    assert until_done(app, "en").markdown[0].value == "2 of 2"
+
+
+def test_a_page_says_where_in_the_queue_it_is():
+    long = Request(PAIR * 6, q_len=64, rounds=1000, budget_s=600, limit_s=600, memory=False)
+    desk = Desk()
+    first = desk.submit((long,))
+    while first.partial is None:
+        time.sleep(0.05)
+    second = desk.submit((long,))
+    assert measured.status("en", second, False) == "Waiting: number 1 in line."
+    assert "第 1 位" in measured.status("zh", second, False)
+    for job in (first, second):
+        job.cancel()
+        job.wait(60)
+    desk.close()
+    assert measured.failures("en", first.results) == [measured.layout.escape("Cancelled.")]
+
+
+def test_each_reason_is_said_once_and_literally():
+    failed = Point("<b>x</b>", failure=Failure("memory", "3 GiB"))
+    fine_point = Point("y", Latency.of([1.0]))
+    said = measured.failures("en", [Measurement((failed, fine_point)), Measurement((failed,)), Failure("cancelled")])
+    assert len(said) == 2 and "<b>" not in said[0]
+
+
+def test_what_was_measured_before_a_failure_stays():
+    kept = Measurement((Point("a", Latency.of([1.0])),), complete=False)
+    assert measured.points(Failure("crashed", "SIGKILL", partial=kept), 1) == list(kept.points)
+    assert measured.points(Failure("crashed", "SIGKILL"), 2) == [None, None] == measured.points(None, 2)
+
+
+def test_bars_hold_the_values_their_quartiles_and_the_prediction():
+    figure = bars([Bar("a", 4.0, 3.0, 6.0, 5.0, "4 s"), Bar("b", text="not run")], x_title="s", predicted="p")
+    bar, mark = figure["data"]
+    assert bar["x"] == [4.0, None] and mark["x"] == [5.0, None] and bar["y"] == ["a", "b"]
+    assert (bar["error_x"]["array"], bar["error_x"]["arrayminus"]) == ([2.0, 0.0], [1.0, 0.0])
+    low, high = figure["layout"]["xaxis"]["range"]
+    assert 10**low < 3.0 and 10**high > 6.0
+    assert bars([Bar("a")], x_title="s", predicted="p")["layout"]["xaxis"]["range"] == [-6.0, 0.0]
+    assert bars([Bar("a", 4.0)], x_title="s", predicted="p", log=False)["layout"]["xaxis"]["range"][0] == 0
+
+
+def test_curves_hold_dots_lines_and_crossings():
+    row = Curve("a", [1, 2], [1.0, 4.0], [0.5, 3.0], [2.0, 4.5], [False, True], predicted=([1, 2], [1, 4]))
+    crossing = {"here": (1.5, 2.0)}
+    figure = curves(
+        [row], x_title="x", y_title="y", predicted="predicted", crossings=crossing, ticks=([1, 2], ["1", "2"])
+    )
+    line, dots, legend, cross = figure["data"]
+    assert line["y"] == [1, 4] and line["line"]["dash"] == "dash" and legend["name"] == "predicted"
+    assert dots["marker"]["symbol"] == ["circle", "circle-open"] and dots["error_y"]["array"] == [1.0, 0.5]
+    assert cross["x"] == [1.5] and cross["text"] == ["here"]
+    assert figure["layout"]["xaxis"]["ticktext"] == ["1", "2"]
