@@ -19,13 +19,13 @@ def script():
     import streamlit as st
 
     from attnviz.benchmark import Contestant, Request
-    from attnviz.variants_view import settle
+    from attnviz.saturation_view import settle
     from pages.ui import link, measured
     from pages.ui.controls import Panel
 
     small = {"hidden_size": 32, "num_attention_heads": 4}
     pair = (Contestant("mha", "sdpa", small), Contestant("mha", "eager", small))
-    panel = Panel("variants", link.language(), settle)
+    panel = Panel("saturation", link.language(), settle)
     length = int(st.session_state.get("length", 16))
     requests = [Request(pair, q_len=length, rounds=3, budget_s=0.1), Request(pair, q_len=2**20)]
 

@@ -157,10 +157,12 @@ def _layer(
     if shape.q_len >= shape.kv_len:
         return lambda: variant.attend(config, weights, x, **terms).core, inputs
     sizes = variant.cache(config, shape.kv_len)
-    cache = {name: shape.draw(shape.request.batch, *size) for name, size in sizes.items()}
     if sizes == variant.cache(config, shape.kv_len + 1):
-        # A state of fixed size takes the tokens in as it answers.
-        return lambda: variant.attend(config, weights, x, **{**terms, "cache": cache}).core, inputs
+        # A state of fixed size takes the tokens in as it answers; only the variant knows what is in it.
+        one = shape.draw(shape.request.batch, 1, config.hidden_size)
+        state = variant.attend(config, weights, one, allowed=MASKS["causal"].build(), backend=contestant.backend).cache
+        return lambda: variant.attend(config, weights, x, **terms, cache=state).core, inputs
+    cache = {name: shape.draw(shape.request.batch, *size) for name, size in sizes.items()}
     made, other = (variant.acts_on(config, shape.q_len, shape.kv_len, new) for new in (shape.q_len, 0))
     fresh = [name for name in made if made[name] != other[name]]
     none, spread = x[:, :0], _spread(variant, config, contestant)

@@ -23,7 +23,7 @@ _ENVIRONMENT = {
     # A crash in compiled code leaves the line of Python that called it.
     "PYTHONFAULTHANDLER": "1",
 }
-STOP_S = 5.0
+STOP_S, LEAVE_S = 5.0, 2.0
 # What torch's profiler writes each time it is used.
 _CHATTER = "USDT:"
 
@@ -46,6 +46,7 @@ class Worker:
             start_new_session=True,
         )
         self.answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._ended = threading.Event()
         self._last_words: deque[str] = deque(maxlen=30)
         for target in (self._read, self._overhear):
             threading.Thread(target=target, daemon=True).start()
@@ -66,6 +67,7 @@ class Worker:
         with self._process.stdout as stream:
             for line in stream:
                 self.answers.put(json.loads(line))
+        self._ended.set()
         self.answers.put(None)
 
     def _overhear(self) -> None:
@@ -81,10 +83,17 @@ class Worker:
             self._process.stdin.write(json.dumps(message) + "\n")
             self._process.stdin.flush()
 
+    def _gone(self) -> bool:
+        """Whether it has ended by itself, or is about to: its answers end a moment before it does."""
+        if self._ended.is_set():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(LEAVE_S)
+        return not self.alive
+
     def end(self) -> str:
         """End the process at once, and say how it ended."""
-        own = not self.alive
-        if self.alive:
+        own = self._gone()
+        if not own:
             self._process.kill()
         code = self._process.wait(STOP_S)
         assert self._process.stdin is not None

@@ -99,7 +99,7 @@ def _attempt(entrant: _Entrant, act: Callable[[], None]) -> None:
         entrant.failure = Failure("refused", refusal.text.en, refusal.text.zh)
     except (MemoryError, torch.OutOfMemoryError) as problem:
         entrant.failure = _out_of_memory(problem)
-    except (RuntimeError, NotImplementedError, TypeError, ValueError) as problem:
+    except (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError, AssertionError) as problem:
         # torch's CPU allocator says so only in words.
         grown = re.search(r"allocate|out of memory|bad_alloc", str(problem), re.IGNORECASE)
         first = (str(problem).splitlines() or [type(problem).__name__])[0][:200]

@@ -174,6 +174,33 @@ class StateLayer(Grouped):
         core = CoreOutput(result.output, result.weights, kernel=result.kernel)
         return AttentionOutput(output, core, self._kept(result, past + tensors[1].shape[2]))
 
+    def core_shapes(self, config: Any, batch: int, q_len: int, kv_len: int) -> tuple[tuple[int, ...], ...]:
+        """Give the shapes of query, key, value and of the tokens that decay and step sizes are read from."""
+        return *super().core_shapes(config, batch, q_len, kv_len), (batch, kv_len, config.hidden_size)
+
+    def mix(
+        self,
+        config: GroupedConfig,
+        weights: Tensors,
+        tensors: tuple[Tensor, ...],
+        *,
+        allowed: Tensor | Mask | None,
+        align: str,
+        score_mod: ScoreMod | None,
+        scale: float | None,
+        backend: str,
+    ) -> CoreOutput:
+        """Mix from an empty state."""
+        if not self.takes(score_mod):
+            raise refuse("score_mod", _MOD, cast("ScoreMod", score_mod).key)
+        *parts, context = tensors
+        factor = (config.head_dim**-0.5 if scale is None else scale) * (1.0 if score_mod is None else score_mod.scale)
+        mine, given = cast("StateConfig", config), cast("tuple[Tensor, Tensor, Tensor]", tuple(parts))
+        result = self.core(
+            mine, weights, given, context, allowed=allowed, align=align, scale=factor, form=backend, state=None, past=0
+        )
+        return CoreOutput(result.output, result.weights, kernel=result.kernel)
+
     def rates(self, config: StateConfig, weights: Tensors, context: Tensor) -> Tensor | None:
         """Give the logarithms of decay, ``[batch | 1, heads, kv_len, 1 | features]``, or None.
 
