@@ -1,14 +1,15 @@
 """Figures of the KV cache page, as the plain data and layout of Plotly figures: they follow sliders."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from attnviz import units
 
 Figure = dict[str, Any]
 
-HEIGHT = 400
-_BIG, _TEXT = 20, 15
+HEIGHT, SMALL = 400, 300
+_TEXT = 15
 
 
 class Line(NamedTuple):
@@ -27,6 +28,14 @@ class Bar(NamedTuple):
     memory: int
     fits: bool
     words: str
+
+
+class Series(NamedTuple):
+    """Hold one line over the steps: its name and its points."""
+
+    name: str
+    xs: Sequence[int]
+    ys: Sequence[float] | Sequence[int]
 
 
 def size_curves(lines: Sequence[Line], context: int, *, x_title: str) -> Figure:
@@ -73,7 +82,7 @@ def size_curves(lines: Sequence[Line], context: int, *, x_title: str) -> Figure:
     return {"data": data, "layout": layout}
 
 
-def _ticks(values: Sequence[int], text: Any, every: int) -> Mapping[str, object]:
+def _ticks(values: Sequence[int], text: Callable[[int], str], every: int) -> Mapping[str, object]:
     """Give ticks at powers of two, every so many of them, with their text."""
     low, high = max(1, min(values)), max(values)
     first, last = low.bit_length() - 1, high.bit_length()
@@ -147,3 +156,59 @@ def _linear(end: int | float) -> Mapping[str, object]:
         "tickfont": {"size": _TEXT},
         "tickangle": 0,
     }
+
+
+def series_chart(
+    lines: Sequence[Series], *, x_title: str, text: Callable[[float], str], at: int | None = None, log: bool = False
+) -> Figure:
+    """Draw values over the steps.
+
+    Args:
+        lines: The lines.
+        x_title: Title of the steps' axis.
+        text: How a value reads.
+        at: The step that is marked, or None.
+        log: Whether the values' axis is logarithmic; what is zero is then left out.
+    """
+    data = []
+    for place, line in enumerate(lines):
+        values = [None if log and value <= 0 else value for value in line.ys]
+        data.append(
+            {
+                "type": "scatter", "mode": "lines+markers", "x": list(line.xs), "y": values, "name": line.name,
+                "line": {"color": f"theme-{place}", "width": 3}, "customdata": [text(value) for value in line.ys],
+                "hovertemplate": f"{line.name}<br>%{{x}}: %{{customdata}}<extra></extra>",
+            }
+        )  # fmt: skip
+    shown = [value for line in lines for value in line.ys if value > 0] or [1]
+    ticks = _decades(min(shown), max(shown)) if log else _steps(max(shown))
+    mark = {
+        "type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1,
+        "line": {"color": "theme-0", "width": 1, "dash": "dash"},
+    }  # fmt: skip
+    layout = {
+        "height": SMALL,
+        "margin": {"l": 70, "r": 12, "t": 8, "b": 44},
+        "xaxis": {"title": {"text": x_title}, "tickfont": {"size": _TEXT}, "tickformat": "d"},
+        "yaxis": {
+            "type": "log" if log else "linear", "tickvals": ticks, "ticktext": [text(tick) for tick in ticks],
+            "tickfont": {"size": _TEXT}, **({} if log else {"rangemode": "tozero"}),
+        },
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": _TEXT}},
+        "showlegend": len(lines) > 1,
+        "shapes": [] if at is None else [mark],
+    }  # fmt: skip
+    return {"data": data, "layout": layout}
+
+
+def _decades(low: int | float, high: int | float) -> list[float]:
+    """Give the powers of ten that hold these values, and a step of three between where there are few."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    places = [10.0**power for power in range(first, last + 1)]
+    return places if len(places) > 3 else sorted([*places, *(3 * place for place in places[:-1])])
+
+
+def _steps(high: int | float) -> list[float]:
+    """Give zero and a few even steps, powers of two or halfway between them, up to the value."""
+    step = next(size * 2**power for power in range(-20, 60) for size in (1, 1.5) if high / (size * 2**power) <= 5)
+    return [step * n for n in range(math.floor(high / step) + 1)]

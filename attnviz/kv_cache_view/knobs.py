@@ -15,7 +15,7 @@ from attnviz.variants import VARIANTS
 MOST_SHOWN = 20
 MOST_HEADS, MOST_D_K = 16, 64
 MOST_CONTEXT, MOST_BATCH = 2**24, 2**16
-MOST_SEQUENCES = 32
+MOST_SEQUENCES, MOST_SLOTS = 32, 4096
 VARIANT_KEYS = ("mha", "gqa", "mqa", "mla")
 LAYOUT_KEYS = ("full", "sliding_window", "attention_sinks")
 # Every published model with a cache; an encoder has none.
@@ -142,7 +142,7 @@ _LESSONS: tuple[Knob, ...] = (
         Text("Lengths of the sequences", "各序列的长度"),
         (37, 5, 90, 18, 61, 12),
         low=1,
-        high=65_536,
+        high=MOST_SLOTS,
         most=MOST_SEQUENCES,
     ),
     Integer(
@@ -150,11 +150,11 @@ _LESSONS: tuple[Knob, ...] = (
         Text("Tokens in a block", "每块容纳的 token 数"),
         16,
         low=1,
-        high=4096,
-        slider_high=64,
+        high=MOST_SLOTS,
+        slider_high=128,
         stops=(1, 2, 4, 8, 16, 32, 64, 128),
     ),
-    Integer("reserve", Text("Reserved for each", "为每个序列预留"), 128, None, _TOKENS, low=1, high=65_536),
+    Integer("reserve", Text("Reserved for each", "为每个序列预留"), 128, None, _TOKENS, low=1, high=MOST_SLOTS),
     Words("source", Text("Sentence of the encoder", "编码器的句子"), DEFAULT_CONTEXT, most=MOST_LETTERS),
 )
 
