@@ -4,8 +4,10 @@ import gc
 
 import streamlit as st
 import torch
+from starlette.middleware import Middleware
 
 from pages.ui import layout, live_figures
+from pages.ui.root import KnownRoot
 
 # Two torch threads spin against the server's own; one keeps a slider's answer steady.
 torch.set_num_threads(1)
@@ -15,4 +17,9 @@ torch.set_num_threads(1)
 gc.collect()
 gc.freeze()
 
-app = st.App("pages/router.py", routes=live_figures.routes, on_script_error=layout.failed)
+app = st.App(
+    "pages/router.py",
+    routes=live_figures.routes,
+    middleware=[Middleware(KnownRoot)],
+    on_script_error=layout.failed,
+)

@@ -14,10 +14,6 @@ DESKTOP = (1280, 720)
 PHONE = (390, 844)
 LOCAL_HOSTS = ("127.0.0.1", "localhost")
 
-# Opened by a link to a page that is not at "/", Streamlit first asks below that page's address whether the server is
-# there, and then at the root; the browser logs the first two answers as errors.
-OWN_NOISE = (r"status of 404 .*://[^/]+/[a-z_]+/_stcore/(health|host-config)\)$",)
-
 # True once the page has drawn something, no script has been running for 150 ms, and nothing shown is left over from an
 # earlier run. A single look is not enough: just after a click the new run has not begun yet.
 IDLE = """() => {
@@ -167,7 +163,7 @@ def open_tab(
         context.add_init_script(script)
     page = context.new_page()
     page.set_default_timeout(WAIT_MS)
-    tab = Tab(context, page, (*allow, *OWN_NOISE))
+    tab = Tab(context, page, allow)
     page.on("console", lambda message: _console(tab, message))
     page.on("pageerror", lambda error: tab.note(f"page error: {error}"))
     page.on("request", lambda request: _request(tab, request.url))
