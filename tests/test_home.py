@@ -86,7 +86,7 @@ def test_the_live_route_refuses_what_it_cannot_read(params):
         home_picture.frame(params)
 
 
-@pytest.mark.parametrize("there", [NOW, LATER])
+@pytest.mark.parametrize("there", [NOW, LATER, keys()])
 @pytest.mark.parametrize("person", PATHS)
 def test_a_path_is_short_and_leads_to_pages_that_are_there(person, there):
     path = steps(person, there)
@@ -102,6 +102,9 @@ def test_new_pages_appear_on_the_paths_as_soon_as_they_are_there():
     assert [step.page for step in steps("learner", LATER)] == ["attention", "saturation", "masks"]
     assert "masks" not in {step.page for step in steps("learner", NOW | {"saturation"})}
     assert "masks" in {step.page for step in steps("speaker", LATER)}
+    every = LATER | {"variants", "kv_cache", "flash", "benchmark"}
+    assert [step.page for step in steps("engineer", every)] == ["variants", "kv_cache", "benchmark"]
+    assert [step.page for step in steps("speaker", every)] == ["attention", "flash", "masks"]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -48,14 +48,18 @@ PATHS: Mapping[str, tuple[Step, ...]] = MappingProxyType(
             Step("collapse", "attention", {"text": SENTENCE, "scale": "one", "d_k": "256", "head": "0"}),
         ),
         "engineer": (
+            Step("variants", "variants", _NONE),
+            Step("memory", "kv_cache", _NONE),
+            Step("race", "benchmark", _NONE),
             Step("sharing", "attention", {"heads": "8", "kv_heads": "2"}),
             Step("fused", "attention", {"backend": "flash", "input": "normal", "length": "2048", "heads": "1"}),
             Step("half", "attention", {"dtype": "float16", "scale": "custom", "scale_value": "60000", "head": "0"}),
         ),
         "speaker": (
             Step("one_cell", "attention", {"head": "1", "d_k": "16", "cell": "1,7,3"}),
-            Step("collapse", "attention", {"text": SENTENCE, "scale": "one", "d_k": "256", "head": "0"}),
+            Step("tiles", "flash", _NONE),
             Step("gallery", "masks", _NONE),
+            Step("collapse", "attention", {"text": SENTENCE, "scale": "one", "d_k": "256", "head": "0"}),
             Step("window", "attention", {"input": "normal", "length": "64", "head": "0", "mask": "sliding_window"}),
         ),
     }
