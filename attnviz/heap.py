@@ -11,7 +11,7 @@ KEPT = 256 * 2**20
 
 
 def keep() -> bool:
-    """Keep freed blocks of up to 32 MiB each, 256 MiB in all, instead of giving them back; once, before torch is loaded.
+    """Keep freed blocks of up to 32 MiB each, 256 MiB in all, instead of giving them back; called once, at the start.
 
     A tensor of some MiB is otherwise mapped anew, page by page, in every call: 3,000 page faults and a quarter of the
     time for each picture of 1,024 × 1,024. One arena serves all threads, or each worker would keep memory of its own.
