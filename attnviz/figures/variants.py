@@ -1,5 +1,6 @@
 """Figures of the variants page, as the plain data and layout of a Plotly figure: they follow a slider."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Figure = dict[str, Any]
@@ -84,6 +85,47 @@ def latent_wiring(
     notes.append(_name(f"{kept} {latent}", _BOTTOM, -36) | {"x": 0, "xanchor": "left"})
     notes += [_name(f"{rotary} {rope}", _BOTTOM, -36) | {"x": 1, "xanchor": "right"}] if rope else []
     return {"data": data, "layout": _layout(heads, notes)}
+
+
+def missing(
+    heads: Sequence[int],
+    measured: Sequence[float],
+    predicted: Sequence[float],
+    *,
+    wanted: int,
+    names: Mapping[str, str],
+) -> Figure:
+    """Draw what is missing of what was wanted against the number of heads: measured dots, a predicted line.
+
+    Args:
+        heads: Numbers of heads, each twice the one before.
+        measured: Share of the wanted norm that is missing, 0 to 1.
+        predicted: The same of averaging alone.
+        wanted: Positions wanted at once; a vertical line stands at as many heads.
+        names: ``heads`` and ``missing`` of the axes, ``measured`` and ``predicted`` of the legend, ``wanted`` of the
+            vertical line.
+    """
+    places = list(range(len(heads)))
+    common = {"type": "scatter", "x": places, "hovertemplate": "%{y:.1%}<extra>%{fullData.name}</extra>"}
+    dots = {
+        "mode": "markers",
+        "y": list(measured),
+        "name": names["measured"],
+        "marker": {"color": "theme-1", "size": 12},
+    }
+    line = {"mode": "lines", "y": list(predicted), "name": names["predicted"], "line": {"color": "theme-0", "width": 3}}
+    at = heads.index(wanted)
+    rule = {"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper",
+            "line": {"color": "rgba(128,128,128,0.9)", "dash": "dot", "width": 1.5}}  # fmt: skip
+    note = {"x": at, "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False, "text": names["wanted"],
+            "font": {"size": 14}}  # fmt: skip
+    layout = {
+        "height": 300, "margin": {"l": 8, "r": 8, "t": 24, "b": 8}, "shapes": [rule], "annotations": [note],
+        "xaxis": {"title": {"text": names["heads"]}, "tickvals": places, "ticktext": list(map(str, heads))},
+        "yaxis": {"title": {"text": names["missing"]}, "range": [-0.04, 1.08], "tickformat": ".0%"},
+        "legend": {"orientation": "h", "x": 0, "y": -0.28, "yanchor": "top"},
+    }  # fmt: skip
+    return {"data": [common | line, common | dots], "layout": layout}
 
 
 def _room(heads: int) -> float:

@@ -150,6 +150,12 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
             shows("grouped"),
             Words("text", Text("Sentence", "句子"), DEFAULT_TEXT, most=MOST_LETTERS),
             Integer("seed", Text("Seed", "随机种子"), 0, low=0, high=2**31 - 1),
+            Choice(
+                "wanted",
+                Text("Positions needed at once", "同时需要的位置数"),
+                "2",
+                options={"1": same("1"), "2": same("2"), "4": same("4")},
+            ),
             Lengths("cell", Text("Selected cell", "选中的格"), (0,), high=MOST_OF_MODELS, most=3),
         )
     }

@@ -36,6 +36,7 @@ class View:
     show: str
     text: str
     seed: int
+    wanted: str
     cell: tuple[int, ...]
 
     @property

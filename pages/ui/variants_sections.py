@@ -31,6 +31,7 @@ SOURCES = (
     ("Vaswani et al. 2017, Attention Is All You Need, §3.2.2 (MHA)", "https://arxiv.org/abs/1706.03762"),
     ("Shazeer 2019, Fast Transformer Decoding, §3 (MQA)", "https://arxiv.org/abs/1911.02150"),
     ("Ainslie et al. 2023, GQA, §2 (mean pooling, first head, random)", "https://arxiv.org/abs/2305.13245"),
+    ("Michel et al. 2019, Are Sixteen Heads Really Better than One?, §3", "https://arxiv.org/abs/1905.10650"),
     ("Touvron et al. 2023, Llama 2, Table 1", "https://arxiv.org/abs/2307.09288"),
     ("DeepSeek-AI 2024, DeepSeek-V2, §2.1 (MLA)", "https://arxiv.org/abs/2405.04434"),
     ("Bahdanau, Cho, Bengio 2014, appendix A.1.2 (additive)", "https://arxiv.org/abs/1409.0473"),
