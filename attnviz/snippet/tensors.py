@@ -75,9 +75,9 @@ def _inputs(
     tokens: Sequence[str] | None, context: Sequence[str] | None, seed: int, cross: bool, places: tuple[str, str] | None
 ) -> str:
     """Give the lines that make the token vectors, add waves at ``places`` where there are any, and project them."""
-    lines = [_vectors("x", tokens, "q_len", seed, 0)]
+    lines = [vectors("x", tokens, "q_len", seed, 0)]
     if cross:
-        lines.append(_vectors("context", context, "kv_len", seed, 1))
+        lines.append(vectors("context", context, "kv_len", seed, 1))
     if places is not None:
         lines.append(f"x = x + waves({places[0]})\n")
         lines += [f"context = context + waves({places[1]})\n"] if cross else []
@@ -90,7 +90,8 @@ def _cast(dtype: str) -> str:
     return "" if dtype == "float32" else f"q, k, v = (tensor.to(torch.{dtype}) for tensor in (q, k, v))\n"
 
 
-def _vectors(name: str, tokens: Sequence[str] | None, length: str, seed: int, side: int) -> str:
+def vectors(name: str, tokens: Sequence[str] | None, length: str, seed: int, side: int) -> str:
+    """Give the lines that leave ``name``, the token vectors of one side, ``[1, length, width]``."""
     if tokens is None:
         shift = f" + {side}" if side else ""
         return f"{name} = torch.randn(1, {length}, width, generator=torch.Generator().manual_seed(seed{shift}))\n"

@@ -7,10 +7,12 @@ import streamlit as st
 from attnviz import units
 from attnviz.config import divisors
 from attnviz.presets import PRESETS
+from attnviz.snippet import layer_snippet
 from attnviz.text import Text
 from attnviz.variant_view.run import Taken, of_view, table
-from attnviz.variant_view.settings import MODELS, MOST_SHOWN, OWN, SIZES, variant_of
+from attnviz.variant_view.settings import LATENT, MODELS, MOST_SHOWN, OWN, ROTARY, SIZES, variant_of
 from attnviz.variant_view.view import View
+from attnviz.view_run import WIDTH
 from pages.ui import layout, translate, variants_picture
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
@@ -210,7 +212,24 @@ def words(panel: Panel) -> None:
     for name, models in (("llama", ("llama-2-7b", "llama-2-70b")), ("deepseek", ("deepseek-v3-r1-671b",))):
         links = " · ".join(f"[{_label(PRESETS[key].label, panel)}]({PRESETS[key].source})" for key in models)
         st.markdown(f"{panel.title(f'claims.{name}')} {links}")
+    snippet(panel)
     layout.sources(panel.language, SOURCES)
+
+
+def snippet(panel: Panel) -> None:
+    """Offer the view as a script."""
+    opened = layout.fold(panel.title("snippet.title"), icon=":material/code:", key="variants.snippet")
+    if opened is not None:
+        opened.markdown(panel.title("snippet.lead"))
+        opened.code(code(panel.settled.view), language="python")
+
+
+def code(view: View) -> str:
+    """Give the script of a view."""
+    return layer_snippet(
+        view.variant, heads=view.heads, d_k=view.d_k, width=WIDTH, tokens=view.tokens, seed=view.seed,
+        kv_heads=view.kv_heads, method=view.method, latent=view.latent, rope=view.rope, whole=(LATENT, ROTARY),
+    )  # fmt: skip
 
 
 def _label(label: Text, panel: Panel) -> str:
