@@ -38,11 +38,9 @@ class Drawing {
     const signature = JSON.stringify(raw)
     if (signature === this.signature) return
     this.signature = signature
-    this.theme = readTheme(raw)
-    this.tables = {
-      sequential: colourTable(this.theme.ramps.sequential, this.theme.marks),
-      diverging: colourTable(this.theme.ramps.diverging, this.theme.marks),
-    }
+    const { theme, table } = themeOf(signature, raw)
+    this.theme = theme
+    this.table = table
     this.sharp.forEach(part => (part.table = undefined))
     this.patterns = null
     this.redraw()
@@ -126,8 +124,8 @@ class Drawing {
     const device = v => Math.round(v * ratio)
     const [x, y] = [device(box.x), device(box.y)]
     const [w, h] = [device(box.x + box.w) - x, device(box.y + box.h) - y]
-    shown.table ??= shown === map ? this.tables[map.palette] : translatedTable(this.tables[map.palette], shown, map)
-    const table = shown === map ? this.tables[map.palette] : shown.table
+    if (shown !== map) shown.table ??= translatedTable(this.table(map.palette), shown, map)
+    const table = shown === map ? this.table(map.palette) : shown.table
     this.slots[i] ??= {}
     const from = paint(this.slots[i], shown, view, { w, h }, table)
     base.setTransform(1, 0, 0, 1, 0, 0)
@@ -305,7 +303,7 @@ class Drawing {
         const swatch = document.createElement("canvas")
         this.size(swatch, 18, 14, this.ratio)
         const draw = swatch.getContext("2d")
-        const colour = this.tables[map.palette][codeOf(map, value)]
+        const colour = this.table(map.palette)[codeOf(map, value)]
         draw.fillStyle = css([colour & 255, (colour >> 8) & 255, (colour >> 16) & 255])
         draw.fillRect(0, 0, 18, 14)
         entry.append(swatch, name)

@@ -64,19 +64,30 @@ function readTheme(raw) {
   } // prettier-ignore
 }
 
-// Each code's colour; codes without one of their own are see-through.
+// Each code's colour; codes without one of their own are see-through. Eight neighbours share one: between two of them
+// no colour that a screen can show would lie.
+const SHARED = 8
 function colourTable(ramp, marks) {
   const table = new Uint32Array(65536)
   const last = ramp.length - 1
-  for (let code = 0; code <= TOP; code++) {
-    const at = (code / TOP) * last
+  for (let code = 0; code <= TOP; code += SHARED) {
+    const end = Math.min(TOP, code + SHARED - 1)
+    const at = ((code + end) / 2 / TOP) * last
     const below = Math.min(last - 1, Math.floor(at))
-    const [a, b, share] = [ramp[below], ramp[below + 1], at - below]
-    const mix = i => (a[i] + (b[i] - a[i]) * share + 0.5) | 0
-    table[code] = ((255 << 24) | (mix(2) << 16) | (mix(1) << 8) | mix(0)) >>> 0
+    table.fill(pixel(blend(ramp[below], ramp[below + 1], at - below)), code, end + 1)
   }
   for (const [code, colour] of Object.entries(marks)) table[code] = pixel(colour)
   return table
+}
+
+// The colours of a theme and its tables, made once for all heatmaps of a page and only when a map asks for them.
+let themes = {}
+function themeOf(signature, raw) {
+  if (themes.signature === signature) return themes
+  const theme = readTheme(raw)
+  const made = {}
+  themes = { signature, theme, table: palette => (made[palette] ??= colourTable(theme.ramps[palette], theme.marks)) }
+  return themes
 }
 
 // The same colours for codes that stand for other values: `part` has a range of its own, `whole` the one of the bar.
@@ -99,7 +110,10 @@ function strength(of) {
   for (const [code, rank] of [[MASKED, 1], [NO_KEY, 2], [BELOW, 3], [INF, 65534], [NAN, 65535]]) table[code] = rank
   return table
 }
-const STRENGTH = { sequential: strength(code => code), diverging: strength(code => Math.abs(2 * code - TOP)) }
+const STRENGTH = {}
+function strengthOf(palette) {
+  return (STRENGTH[palette] ??= strength(palette === "diverging" ? code => Math.abs(2 * code - TOP) : code => code))
+}
 
 function hatching(context, { ground, stroke, lean }, ratio) {
   const size = Math.round(8 * ratio)
@@ -148,7 +162,7 @@ function paint(slot, map, view, room, table) {
   const { pixels } = slot
   const { codes } = map
   if (across.shrinks || down.shrinks) {
-    const rank = STRENGTH[map.palette]
+    const rank = strengthOf(map.palette)
     const best = new Uint16Array(width * height)
     for (let r = 0; r < down.goes.length; r++) {
       const line = down.goes[r] * width
