@@ -3,7 +3,7 @@
 from attnviz.text import Refusal
 from attnviz.variant_view import guard
 from attnviz.variant_view.view import settle
-from pages.ui import layout, link, variants_heads, variants_sections
+from pages.ui import layout, link, variants_heads, variants_race, variants_sections
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 
@@ -22,5 +22,6 @@ else:
     variants_sections.pictures(panel, group)
     variants_sections.numbers(panel)
     variants_heads.section(panel)
+    variants_race.section(panel)
 variants_sections.words(panel)
 panel.write_link()

@@ -156,6 +156,12 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
                 "2",
                 options={"1": same("1"), "2": same("2"), "4": same("4")},
             ),
+            Choice(
+                "timed",
+                Text("Length measured", "测量的长度"),
+                "256",
+                options={text: same(text) for text in ("64", "128", "256", "512", "1024")},
+            ),
             Lengths("cell", Text("Selected cell", "选中的格"), (0,), high=MOST_OF_MODELS, most=3),
         )
     }

@@ -37,6 +37,7 @@ class View:
     text: str
     seed: int
     wanted: str
+    timed: str
     cell: tuple[int, ...]
 
     @property
