@@ -36,7 +36,7 @@ def test_case_26_a_dtype_marks_the_rows_that_overflow(language):
         words = say(language, "saturation.remark.overflow", dtype=dtype, where="|").split("|")[0]
         assert (words in plain(said(app))) == lost
         symbols = {symbol for trace in plots(app)["saturation.spread"]["data"] if trace["mode"] == "markers"
-                   for symbol in trace["marker"]["symbol"]}  # fmt: skip
+                   for symbol in np.atleast_1d(trace["marker"]["symbol"])}  # fmt: skip
         assert ("x" in symbols) == lost
 
 
@@ -48,7 +48,10 @@ def test_case_27_weights_that_underflow_are_exactly_0_and_said_to_be():
     assert words in plain(said(app))
     curve = plots(app)["saturation.spread"]
     assert max(max(numbers(trace["y"])) for trace in curve["data"]) == pytest.approx(128, rel=0.05)
-    marked = {trace["name"] for trace in curve["data"] if "circle-open" in trace.get("marker", {}).get("symbol", ())}
+    (dots,) = (trace for trace in curve["data"] if trace["mode"] == "markers")
+    marked = {
+        name for name, symbol in zip(dots["text"], dots["marker"]["symbol"], strict=True) if symbol == "circle-open"
+    }
     assert "no scaling" in marked and "1/d_k" not in marked
     limits = plots(visit(page="saturation", show="limits"))["saturation.gap"]["layout"]
     heights = {notice["text"]: 10 ** notice["y"] for notice in limits["annotations"]}
