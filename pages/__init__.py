@@ -22,6 +22,7 @@ PAGES: dict[str, tuple[PageEntry, ...]] = {
     "variants": (
         PageEntry("variants", ":material/hub:"),
         PageEntry("flash", ":material/bolt:"),
+        PageEntry("linear", ":material/functions:"),
         PageEntry("kv_cache", ":material/database:"),
     ),
 }

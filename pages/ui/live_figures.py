@@ -8,6 +8,7 @@ from pages.ui import (
     flash_picture,
     home_picture,
     kv_cache_picture,
+    linear_picture,
     masks_picture,
     saturation_picture,
     variants_picture,
@@ -24,6 +25,7 @@ FIGURES = MappingProxyType(
         variants_picture.FIGURE: Figure(variants_picture.frame, variants_picture.cell),
         kv_cache_picture.FIGURE: Figure(kv_cache_picture.frame, kv_cache_picture.cell),
         flash_picture.FIGURE: Figure(flash_picture.frame, flash_picture.cell),
+        linear_picture.FIGURE: Figure(linear_picture.frame, linear_picture.cell),
     }
 )
 routes = (*make_routes(FIGURES), *asset_routes())

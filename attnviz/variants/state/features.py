@@ -69,14 +69,13 @@ def directions(features: int, width: int, *, seed: int) -> Float[Tensor, "featur
     Source:
         Choromanski et al. 2020, section 2.4, https://arxiv.org/abs/2009.14794
     """
-    blocks = []
-    for block in range(math.ceil(features / width)):
-        square = draw(seed, _STREAM, 2 * block, width, width).double()
-        lengths = draw(seed, _STREAM, 2 * block + 1, width, width).double().norm(dim=1, keepdim=True)
-        # The signs of the diagonal make the rotation uniform, which QR alone does not.
-        rotation, triangle = torch.linalg.qr(square)
-        blocks.append(lengths * (rotation * triangle.diagonal().sign()).mT)
-    return torch.cat(blocks)[:features].float()
+    blocks = range(math.ceil(features / width))
+    squares = torch.stack([draw(seed, _STREAM, 2 * block, width, width) for block in blocks]).double()
+    drawn = torch.stack([draw(seed, _STREAM, 2 * block + 1, width, width) for block in blocks]).double()
+    # The signs of the diagonal make the rotations uniform, which QR alone does not.
+    rotations, triangles = torch.linalg.qr(squares)
+    rotations = rotations * triangles.diagonal(dim1=1, dim2=2).sign()[:, None]
+    return (drawn.norm(dim=2, keepdim=True) * rotations.mT).flatten(0, 1)[:features].float()
 
 
 def _elu(x: Tensor, _: Tensor | None) -> Tensor:

@@ -1,0 +1,1 @@
+"""The linear page's view: settings, the two maps and the state, recall, random features, cost and timing."""

@@ -1,0 +1,131 @@
+"""The curves of the linear page: recall, random features, cost."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnviz import units
+from attnviz.figures.curves import Curve, curves, powers_of_two
+from attnviz.linear_view import estimates, recall, timing
+from attnviz.linear_view.settings import View
+from pages.ui.translate import say, table
+
+COLOURS = tuple(f"theme-{index}" for index in range(5))
+# Of recall: each method's colour.
+_COLOUR = {"softmax": 0, "linear": 1, "sum": 4, "delta": 2}
+
+
+class Drawn(NamedTuple):
+    """Hold one figure with the line above it and its text alternative."""
+
+    figure: Mapping[str, Any]
+    caption: str
+    alt: str
+
+
+def draw(view: View, language: str) -> dict[str, Drawn]:
+    """Compute the curves that the view shows, by part; a timing is not among them."""
+    shown = {"recall": _recall, "features": _features, "cost": _cost}
+    return shown[view.show](view, language) if view.show in shown else {}
+
+
+def _recall(view: View, language: str) -> dict[str, Drawn]:
+    found, expected = recall.measure(view), recall.predicted(view.d_k)
+    words = table(language, "linear.recall")
+    names = {key: words[key].format(map=view.map.label.say(language)) for key in recall.METHODS}
+    ticks = powers_of_two(1, 512, 2)
+    marks = {float(view.d_k): words["mark"]}
+    drawn = {}
+    for part, values in (("error", found.error), ("right", found.right)):
+        shown = [Curve(names[key], recall.PAIRS, values[key], _COLOUR[key]) for key in recall.METHODS]
+        if part == "error":
+            shown += [Curve(names[key], recall.PAIRS, line, _COLOUR[key], False) for key, line in expected.items()]
+        figure = curves(
+            shown, x_title=words["pairs"], ticks=ticks, limits=(0.0, 2.05) if part == "error" else (0.0, 1.05),
+            marks=marks, colours=COLOURS,
+        )  # fmt: skip
+        place = recall.PAIRS.index(64)
+        numbers = ", ".join(f"{names[key]} {values[key][place]:.2f}" for key in recall.METHODS)
+        alt = words["alt"].format(title=words[part], pairs=64, numbers=numbers)
+        drawn[part] = Drawn(figure, words[part], alt)
+    return drawn
+
+
+def _features(view: View, language: str) -> dict[str, Drawn]:
+    found = estimates.measure(view)
+    words = table(language, "linear.features")
+    ticks = {float(count): f"{count:,}" for count in estimates.COUNTS}
+    place = estimates.COUNTS.index(256)
+    kernel = [
+        Curve(words["measured"], estimates.COUNTS, found.kernel, 0),
+        Curve(words["measured"], estimates.COUNTS, found.expected, 0, False),
+    ]
+    drawn = {
+        "kernel": (curves(kernel, x_title=words["count"], ticks=ticks, log=True, colours=COLOURS), found.kernel),
+        "output": (
+            curves(
+                [Curve(words["performer"], estimates.COUNTS, found.output, 0)], x_title=words["count"], ticks=ticks,
+                log=True, limits=_around([*found.output, found.elu]), levels={words["elu"]: found.elu}, colours=COLOURS,
+            ),
+            found.output,
+        ),
+    }  # fmt: skip
+    return {
+        part: Drawn(figure, words[part], words["alt"].format(title=words[part], number=f"{numbers[place]:.3g}"))
+        for part, (figure, numbers) in drawn.items()
+    }
+
+
+def _around(values: list[float]) -> tuple[float, float]:
+    positive = [value for value in values if np.isfinite(value) and value > 0] or [1.0]
+    return min(positive) / 1.6, max(positive) * 1.6
+
+
+def _cost(view: View, language: str) -> dict[str, Drawn]:
+    """Give FLOPs against length, with the length from which on linear attention has fewer."""
+    words = table(language, "linear.cost")
+    counted = [timing.flops(view, length) for length in timing.LENGTHS]
+    columns = {kind: [each[kind] for each in counted] for kind in timing.KINDS}
+    cross = timing.crossover(view)
+    inside = cross is not None and timing.LENGTHS[0] <= cross <= timing.LENGTHS[-1]
+    figure = curves(
+        [Curve(words[kind], timing.LENGTHS, columns[kind], _COLOUR[kind]) for kind in timing.KINDS],
+        x_title=words["length"], ticks=powers_of_two(timing.LENGTHS[0], timing.LENGTHS[-1], 2), log=True,
+        marks={float(cross): units.count(cross)} if cross is not None and inside else {}, y_text=_flops(columns),
+        colours=COLOURS,
+    )  # fmt: skip
+    caption = words["flops" if cross is not None else "flops_never"].format(
+        cross=units.count(cross or 0), heads=timing.HEADS
+    )
+    numbers = ", ".join(f"{words[kind]} {units.flops(columns[kind][-1])}" for kind in timing.KINDS)
+    alt = words["alt"].format(title=words["flops_title"], length=units.count(timing.LENGTHS[-1]), numbers=numbers)
+    return {"flops": Drawn(figure, caption, alt)}
+
+
+def _flops(columns: Mapping[str, list[int]]) -> dict[float, str]:
+    every = [value for column in columns.values() for value in column]
+    first, last = (int(np.floor(np.log10(value))) for value in (min(every), max(every)))
+    return {10.0**power: units.flops(10**power) for power in range(first, last + 2)}
+
+
+def timed(view: View, measured: timing.Timing, language: str) -> Drawn:
+    """Give measured times against length."""
+    words = table(language, "linear.cost")
+    cross = timing.crossed(measured)
+    every = [seconds for column in measured.seconds.values() for seconds in column]
+    first, last = (int(np.floor(np.log10(value))) for value in (min(every), max(every)))
+    figure = curves(
+        [Curve(words[kind], timing.LENGTHS, measured.seconds[kind], _COLOUR[kind]) for kind in timing.KINDS],
+        x_title=words["length"], ticks=powers_of_two(timing.LENGTHS[0], timing.LENGTHS[-1], 2), log=True,
+        marks={float(cross): units.count(cross)} if cross else {},
+        y_text={10.0**power: units.seconds(10.0**power) for power in range(first, last + 2)}, colours=COLOURS,
+    )  # fmt: skip
+    caption = words["time" if cross else "time_never"].format(
+        cross=units.count(cross or 0), rounds=measured.rounds, longest=units.count(timing.LENGTHS[-1])
+    )
+    numbers = ", ".join(f"{words[kind]} {units.seconds(measured.seconds[kind][-1])}" for kind in timing.KINDS)
+    title = say(language, "linear.cost.time_title")
+    return Drawn(
+        figure, caption, words["alt"].format(title=title, length=units.count(timing.LENGTHS[-1]), numbers=numbers)
+    )

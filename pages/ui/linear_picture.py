@@ -1,0 +1,119 @@
+"""The linear view as pictures with their words: what the page shows and what the live route sends."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from attnviz import units
+from attnviz.linear_view.run import both, states
+from attnviz.linear_view.settings import View, settle
+from attnviz.text import LANGUAGES, Refusal, Text
+from pages.ui import linear_charts
+from pages.ui.heatmap.frame import MASKED_STATE, VALUE_STATE, Axis, Grid, Map, pack
+from pages.ui.plot.spec import spec, with_figures
+from pages.ui.translate import say
+
+FIGURE = "linear"
+WEIGHTS, STATE = "weights", "state"
+_OF_CELL = ("lang", "part", "map", "row", "col")
+_PLACE = Text("{name} must be on the maps, got {value}.", "{name} 应在图中，收到的是 {value}。")
+
+
+def weights(view: View, language: str) -> Grid:
+    """Give the weights of softmax and those that the feature map implies, on the same queries, keys and scale."""
+    found = both(view)
+    rows, cols = (Axis(dim, say(language, f"attention.axis.{dim}"), view.length) for dim in ("query", "key"))
+    state = np.where(np.tri(view.length, dtype=bool), VALUE_STATE, MASKED_STATE).astype(np.uint8)
+    name = view.map.label.say(language)
+    title = say(language, "linear.weights.linear", map=name)
+    drawn = [Map("softmax", "softmax", found.softmax, rows, cols, state, low=0.0, high=1.0)]
+    if view.map.is_positive:
+        drawn.append(Map("linear", title, found.linear, rows, cols, state, low=0.0, high=1.0))
+    else:
+        reach = max(1.0, float(np.abs(found.linear).max()))
+        drawn.append(Map("linear", title, found.linear, rows, cols, state, palette="diverging", low=-reach, high=reach))
+    fields = {"error": units.percent(found.error), "map": name, "rows": found.nothing}
+    caption = say(language, "linear.weights.caption", **fields)
+    if found.nothing:
+        caption = f"{caption} {say(language, 'linear.weights.nothing', **fields)}"
+    last = {"softmax": f"{found.softmax[-1].max():.3g}", "linear": f"{found.linear[-1].max():.3g}"}
+    return Grid(tuple(drawn), caption, say(language, "linear.weights.alt", **fields, **last, length=view.length))
+
+
+def state(view: View, language: str) -> Grid:
+    """Give both states after the tokens taken in so far, in colours that stay for the whole sequence."""
+    found = states(view)
+    value = Axis("value", say(language, "linear.axis.value"), view.d_k)
+    drawn = []
+    for key, values, most, width in (
+        ("linear", found.linear, found.linear_most, view.width),
+        ("delta", found.delta, found.delta_most, view.d_k),
+    ):
+        side = Axis("feature", say(language, f"linear.axis.{'feature' if key == 'linear' else 'key'}"), width)
+        reach = most or 1.0
+        title = say(language, f"linear.state.{key}")
+        drawn.append(Map(f"state_{key}", title, values, side, value, palette="diverging", low=-reach, high=reach))
+    numbers = view.width * (view.d_k + 1)
+    fields = {
+        "step": view.step, "rows": view.width, "cols": view.d_k, "numbers": units.count(numbers),
+        "cache": units.count(2 * view.step * view.d_k), "even": units.count(-(-numbers // (2 * view.d_k))),
+    }  # fmt: skip
+    return Grid(
+        tuple(drawn),
+        say(language, "linear.state.caption", **fields),
+        say(language, "linear.state.alt", **fields, linear=f"{np.abs(found.linear).max():.3g}",
+            delta=f"{np.abs(found.delta).max():.3g}"),
+    )  # fmt: skip
+
+
+def read(params: Mapping[str, str], own: tuple[str, ...]) -> tuple[View, str, dict[str, str]]:
+    """Read a request's settings, language and what was given of the settings.
+
+    Raises:
+        Refusal: For settings that cannot be read.
+    """
+    given = {name: text for name, text in params.items() if name not in own}
+    settled = settle(given)
+    if settled.problems:
+        raise Refusal(settled.problems[0])
+    return settled.view, params["lang"] if params.get("lang") in LANGUAGES else LANGUAGES[0], given
+
+
+def frame(params: Mapping[str, str]) -> bytes:
+    """Give the bytes of the maps, the states and the curves below them.
+
+    Raises:
+        Refusal: For settings that cannot be read.
+    """
+    view, language, given = read(params, ("lang",))
+    figures = {
+        part: spec(one.figure, alt=one.alt, caption=one.caption)
+        for part, one in linear_charts.draw(view, language).items()
+    }
+    grids = {WEIGHTS: weights(view, language), STATE: state(view, language)}
+    return with_figures(pack(FIGURE, given, grids), figures)
+
+
+def cell(params: Mapping[str, str]) -> dict[str, object]:
+    """Give the exact value of one cell: ``map``, ``row`` and ``col`` say which.
+
+    Raises:
+        Refusal: For settings that cannot be read and cells outside the map.
+    """
+    view, language, _ = read(params, _OF_CELL)
+    drawn = {one.key: one for grid in (weights(view, language), state(view, language)) for one in grid.maps}
+    key = params.get("map", "")
+    if key not in drawn:
+        raise Refusal(_PLACE.fill(name="map", value=repr(key[:40])))
+    one = drawn[key]
+    row, col = (_index(params, name, length) for name, length in zip(("row", "col"), one.values.shape, strict=True))
+    there = VALUE_STATE if one.state is None else int(one.state[row, col])
+    value = np.format_float_positional(np.float32(one.values[row, col]), trim="-") if there == VALUE_STATE else ""
+    return {"value": value, "state": there, "row": row, "col": col}
+
+
+def _index(params: Mapping[str, str], name: str, length: int) -> int:
+    text = params.get(name, "")
+    if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) < length:
+        return int(text)
+    raise Refusal(_PLACE.fill(name=name, value=repr(text[:40])))
