@@ -72,9 +72,8 @@ def curves(
     low, high = limits or _fitted([np.asarray(curve.y, dtype=float) for curve in shown], log)
     y_axis: Figure = {"range": [np.log10(low), np.log10(high)] if log else [low, high], "nticks": 6}
     if log:
-        y_axis |= {"type": "log"} | (
-            {} if y_text else {"exponentformat": "power", "dtick": 1 if high / low > 30 else "D2"}
-        )
+        y_axis |= {"type": "log"}
+        y_text = y_text or _plain(low, high)
     if y_text:
         y_axis |= {"tickvals": list(y_text), "ticktext": list(y_text.values())}
     shapes, notices = _marked(marks or {}, levels or {}, log)
@@ -96,6 +95,13 @@ def powers_of_two(low: int, high: int, every: int = 1) -> dict[float, str]:
     """Give ticks at powers of two from ``low`` to ``high``, every so many of them."""
     first, last = low.bit_length() - 1, high.bit_length() - 1
     return {float(2**power): f"{2**power:,}" for power in range(first, last + 1, every)}
+
+
+def _plain(low: float, high: float) -> dict[float, str]:
+    """Give ticks of a logarithmic axis as plain numbers: 1, 2 and 5 times the powers of ten, or the powers alone."""
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    steps = (1, 2, 5) if high / low < 60 else (1,)
+    return {step * 10.0**power: f"{step * 10.0**power:g}" for power in powers for step in steps}
 
 
 def _fitted(columns: Sequence[np.ndarray], log: bool) -> tuple[float, float]:

@@ -35,10 +35,13 @@ def live_controls(panel: Panel, group: Group) -> None:
     """Draw the feature map and the sliders that the pictures follow."""
     view = panel.settled.view
     panel.control("feature_map", segmented=True)
-    names = ("step", "d_k", "size", "length", *(("features",) if view.map.is_random else ()))
-    for column, name in zip(st.columns(len(names), vertical_alignment="bottom"), names, strict=True):
+    names = ("step", "d_k", "size", "length", *(("features",) if view.map.is_random else ()), "seed")
+    widths = [0.5 if name == "seed" else 1.0 for name in names]
+    for column, name in zip(st.columns(widths, vertical_alignment="bottom"), names, strict=True):
         with column:
-            if name == "step":
+            if name == "seed":
+                panel.control(name)
+            elif name == "step":
                 panel.live(name, group, high=view.length, play=True)
             else:
                 panel.live(name, group)
@@ -55,8 +58,8 @@ def pictures(panel: Panel, group: Group) -> None:
         )  # fmt: skip
     with right:
         heatmap(
-            linear_picture.state(view, panel.language), part=STATE, group=group, key="linear.state", words=words,
-            height=HEIGHT,
+            linear_picture.state(view, panel.language), part=STATE, group=group, key="linear.state",
+            words=words | {"own_range": panel.title("state.range")}, height=HEIGHT,
         )  # fmt: skip
 
 

@@ -1,0 +1,211 @@
+"""The linear page: every view by link, the live route beside the page, and measurements held to formulas."""
+
+import re
+import runpy
+
+import numpy as np
+import pytest
+import torch
+
+from attnviz.linear_view import estimates, recall, timing
+from attnviz.linear_view.run import both, forms, states, tokens
+from attnviz.linear_view.settings import SHOWS, settle
+from attnviz.linear_view.snippet import linear_snippet
+from attnviz.text import LANGUAGES, Refusal
+from attnviz.variants.state.features import FEATURE_MAPS
+from pages.ui import linear_charts
+from pages.ui.heatmap.frame import unpack
+from pages.ui.linear_picture import cell, frame
+from pages.ui.translate import say
+from tests.pages import check, link, numbers, plain, plots, said, shown, visit
+
+
+def view(**settings: str):
+    return settle(settings).view
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("show", SHOWS)
+def test_the_page_and_the_live_route_draw_the_same(show, language):
+    settings = {"d_k": "8", "size": "0.7", "step": "9"} | ({} if show == "recall" else {"show": show})
+    app = visit(language, page="linear", **settings)
+    assert not app.warning and link(app) == settings
+    header, parts = unpack(frame({"lang": language, **settings}))
+    drawn = {key.removeprefix("linear."): figure for key, figure in plots(app).items()}
+    assert drawn == header.get("figures", {})
+    assert len(drawn) == {"recall": 2, "features": 2, "cost": 1, "forms": 0}[show]
+    for part in ("weights", "state"):
+        got, live = shown(app, f"linear.{part}")[1][part], parts[part]
+        assert len(got) == 2 and all(np.array_equal(a, b) for a, b in zip(got, live, strict=True))
+    texts = [grid[word] for grid in header["parts"].values() for word in ("caption", "alt")]
+    texts += [figure["layout"]["meta"][word] for figure in drawn.values() for word in ("caption", "alt")]
+    assert all(text and "{" not in text for text in texts)
+
+
+@pytest.mark.parametrize("name", FEATURE_MAPS)
+def test_every_map_by_link(name):
+    app = visit("zh", page="linear", feature_map=name, length="12")
+    assert not app.warning
+    found = both(view(feature_map=name, length="12"))
+    rows = found.linear.sum(1)
+    assert ((np.abs(rows - 1) < 1e-4) | (np.abs(found.linear).sum(1) == 0)).all()
+    assert found.nothing == int((np.abs(found.linear).sum(1) == 0).sum())
+    assert not np.triu(found.linear, 1).any() and not np.triu(found.softmax, 1).any()
+
+
+def test_the_weights_are_the_products_of_the_features():
+    one = view(d_k="8", size="0.7", length="20")
+    query, key, value = (part[0, 0].double() for part in tokens(one))
+    mapped = (torch.nn.functional.elu(query) + 1) @ (torch.nn.functional.elu(key) + 1).T
+    weights = mapped.tril() / mapped.tril().sum(-1, keepdim=True)
+    np.testing.assert_allclose(both(one).linear, weights.numpy(), atol=1e-6)
+    soft = torch.softmax((query @ key.T / 8**0.5).masked_fill(~torch.ones(20, 20).tril().bool(), -torch.inf), -1)
+    want = float(((weights - soft) @ value).norm() / (soft @ value).norm())
+    assert both(one).error == pytest.approx(want, rel=1e-4)
+
+
+def test_the_state_grows_token_by_token_in_colours_that_stay():
+    grown = [states(view(step=str(step), d_k="8", length="20")) for step in (1, 7, 20)]
+    _, key, value = (part[0, 0] for part in tokens(view(d_k="8", length="20")))
+    mapped = torch.nn.functional.elu(key) + 1
+    for at, found in zip((1, 7, 20), grown, strict=True):
+        np.testing.assert_allclose(found.linear, (mapped[:at].T @ value[:at]).numpy(), atol=1e-5)
+        unit = torch.nn.functional.normalize(key[at - 1], dim=0)
+        # The delta rule answers exactly to the key that it has just written.
+        np.testing.assert_allclose(unit.numpy() @ found.delta, value[at - 1].numpy(), atol=1e-5)
+    assert len({(found.linear_most, found.delta_most) for found in grown}) == 1
+    ranges = [[(m["low"], m["high"]) for m in unpack(frame({"step": s}))[0]["parts"]["state"]["maps"]] for s in "38"]
+    assert ranges[0] == ranges[1]
+
+
+def test_all_forms_are_one():
+    found = forms(view())
+    assert [(one.rule, one.form) for one in found] == [
+        ("linear", "chunked"), ("linear", "recurrent"), ("linear", "parallel"),
+        ("delta", "chunked"), ("delta", "recurrent"),
+    ]  # fmt: skip
+    assert all(one.single < 1e-5 and one.double < 1e-12 for one in found)
+    assert sum(one.double == 0 for one in found) == 2
+
+
+@pytest.mark.parametrize("d_k", ["16", "64"])
+def test_recall_follows_its_formulas(d_k):
+    found, expected = recall.measure(view(d_k=d_k)), recall.predicted(int(d_k))
+    for name, line in expected.items():
+        np.testing.assert_allclose(found.error[name][1:], line[1:], rtol=0.12)
+    for name in recall.METHODS:
+        assert found.error[name][0] < 1e-6 and found.right[name][0] == 1
+    # What the words say.
+    assert (found.error["delta"][1:] < found.error["sum"][1:]).all()
+    at = recall.PAIRS.index(int(d_k))
+    assert found.error["sum"][at] == pytest.approx(1, abs=0.1) and found.right["sum"][at] > 0.8
+    assert found.right["delta"][at + 1] < found.right["sum"][at + 1]
+    assert (found.error["softmax"] < found.error["linear"] + 1e-6).all()
+
+
+def test_random_features_follow_their_formula_where_q_and_k_are_small():
+    small, large = (estimates.measure(view(d_k="16", size=size)) for size in ("0.3", "1"))
+    np.testing.assert_allclose(small.kernel, small.expected, rtol=0.3)
+    assert small.output[-1] < 0.2 * small.elu and large.output[2] > large.elu
+    assert (large.kernel < large.expected).all() and large.kernel[-1] > 0.1
+
+
+def test_flops_cross_where_they_are_said_to():
+    one = view(d_k="64")
+    cross = timing.crossover(one)
+    assert cross is not None
+    for length, is_less in ((cross - 1, False), (cross, True), (4 * cross, True)):
+        counted = timing.flops(one, length)
+        assert (counted["linear"] < counted["softmax"]) == is_less
+    # Four heads, each token with itself and those before it, twice a product of 64, each multiply-add being two.
+    assert timing.flops(one, 10)["softmax"] == 4 * 55 * 2 * 2 * 64
+
+
+def test_measured_times_are_drawn_as_they_are_whatever_they_say(monkeypatch):
+    """Linear attention is not always faster: the chart says so (fast-transformers 83)."""
+    monkeypatch.setattr(timing, "LENGTHS", (32, 64))
+    monkeypatch.setattr(timing, "ROUNDS", 2)
+    app = visit(page="linear", show="cost")
+    app.button(key="linear.measure").click()
+    check(app.run())
+    drawn = plots(app)["linear.time"]
+    measured = app.session_state["linear.timing"][1]
+    assert [numbers(trace["y"]) for trace in drawn["data"]] == [list(measured.seconds[kind]) for kind in timing.KINDS]
+    assert min(min(each) for each in measured.seconds.values()) > 0 and measured.rounds == 2
+    for softmax, linear, cross, words in (
+        ((1.0, 3.0), (2.0, 2.0), 64, "linear faster from 64 tokens on"),
+        ((1.0, 1.0), (2.0, 2.0), None, "linear not faster at 64 tokens"),
+        ((3.0, 1.0), (2.0, 2.0), None, "linear not faster at 64 tokens"),
+        ((3.0, 3.0), (2.0, 2.0), 32, "linear faster from 32 tokens on"),
+    ):
+        made = timing.Timing({"softmax": softmax, "linear": linear}, 5)
+        assert timing.crossed(made) == cross
+        assert words in linear_charts.timed(view(show="cost"), made, "en").caption
+    # Another width is another measurement.
+    app.query_params["d_k"] = ["32"]
+    assert "linear.time" not in plots(check(app.run()))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"d_k": "500"}, "d_k must be a whole number from 1 to 128, got '500'."),
+        ({"feature_map": "<b>"}, "feature_map must be one of elu, relu"),
+        ({"size": "nan"}, "size must be a number from 0 to 10, got 'nan'."),
+        ({"heads": "4"}, "'heads' is not a setting of this page."),
+        ({"features": "0"}, "features must be a whole number from 1 to 1,024, got '0'."),
+    ],
+)
+def test_a_bad_value_is_named_and_the_page_stays(given, words):
+    app = visit(page="linear", **given)
+    (warning,) = app.warning
+    assert words in plain(warning.value)
+    assert link(app) == {} and "linear.error" in plots(app)
+    with pytest.raises(Refusal, match=re.escape(words[:20])):
+        frame(given)
+
+
+def test_what_no_longer_fits_follows():
+    app = visit(page="linear", length="8", step="20", cell="0,9,9")
+    assert "step was 20, beyond the 8 tokens; using 8." in plain(app.warning[0].value)
+    assert "cell was 0,9,9, which is not on the maps" in plain(app.warning[0].value)
+    assert not visit(page="linear", length="8").warning
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"length": "1", "step": "1"}, {"d_k": "1"}, {"size": "0"}, {"feature_map": "relu", "d_k": "1"},
+        {"size": "10", "feature_map": "performer", "d_k": "128"}, {"feature_map": "performer", "features": "1"},
+        {"seed": "7", "length": "128"},
+    ],
+)  # fmt: skip
+def test_the_ends_of_every_slider(settings):
+    for show in SHOWS:
+        app = visit(page="linear", show=show, **settings)
+        assert "nan" not in re.sub(r"[a-z]*nan[a-z]+|[a-z]+nan", "", said(app).lower())
+
+
+def test_a_cell_has_its_exact_value():
+    found = both(view())
+    got = cell({"map": "linear", "row": "5", "col": "3", "lang": "en"})
+    assert float(got["value"]) == np.float32(found.linear[5, 3]) and got["state"] == 0
+    assert cell({"map": "softmax", "row": "3", "col": "5"})["value"] == ""
+    assert cell({"map": "state_delta", "row": "0", "col": "1"})["value"]
+    for bad in ({"map": "state_linear", "row": "16", "col": "0"}, {"map": "abacus", "row": "0", "col": "0"}):
+        with pytest.raises(Refusal, match="must be on the maps"):
+            cell(bad)
+
+
+@pytest.mark.parametrize("name", FEATURE_MAPS)
+def test_the_code_gives_what_the_page_draws(name, capsys, tmp_path):
+    one = view(feature_map=name, length="12", d_k="8", size="0.5", seed="3")
+    path = tmp_path / "view.py"
+    path.write_text(linear_snippet(one), encoding="utf-8")
+    space = runpy.run_path(str(path))
+    torch.testing.assert_close(space["q"], tokens(one)[0][0, 0])
+    if name != "performer":  # which draws other directions there
+        np.testing.assert_allclose(torch.nan_to_num(space["weights"]).numpy(), both(one).linear, rtol=1e-3, atol=1e-5)
+        assert float(capsys.readouterr().out.split()[-1]) == pytest.approx(both(one).error, rel=1e-3)
+    app = visit(page="linear", feature_map=name)
+    assert not app.code and say("en", "linear.snippet.title") in [entry.label for entry in app.expander]
