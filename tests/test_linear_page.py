@@ -106,6 +106,9 @@ def test_recall_follows_its_formulas(d_k):
 def test_random_features_follow_their_formula_where_q_and_k_are_small():
     small, large = (estimates.measure(view(d_k="16", size=size)) for size in ("0.3", "1"))
     np.testing.assert_allclose(small.kernel, small.expected, rtol=0.3)
+    query, key, _ = (part[0, 0].double().numpy() for part in tokens(view(d_k="16", size="0.3")))
+    squares = [[np.exp(((q + k) ** 2).sum() / 4) - 1 for k in key] for q in query]
+    np.testing.assert_allclose(small.expected, np.median(np.sqrt(squares)) / np.sqrt(estimates.COUNTS), rtol=1e-2)
     assert small.output[-1] < 0.2 * small.elu and large.output[2] > large.elu
     assert (large.kernel < large.expected).all() and large.kernel[-1] > 0.1
 
