@@ -14,6 +14,9 @@ from pages import PAGES  # noqa: E402
 from pages.ui import layout, link  # noqa: E402
 from pages.ui.translate import say  # noqa: E402
 
+# So many names fit on one line beside the sidebar of a projector's 1,280 pixels.
+MOST_SIDE_BY_SIDE = 8
+
 language = link.language()
 st.set_page_config(page_title=say(language, "app.title"), page_icon=f"{ROOT}/pages/ui/icon.svg", layout="wide")
 first = next(iter(PAGES.values()))[0].key
@@ -32,6 +35,6 @@ pages = {
 }
 # A few pages stand side by side, one click away; more of them need their sections.
 side_by_side = [page for group in pages.values() for page in group]
-page = st.navigation(side_by_side if len(side_by_side) <= 6 else pages, position="top")
+page = st.navigation(side_by_side if len(side_by_side) <= MOST_SIDE_BY_SIDE else pages, position="top")
 layout.frame()
 page.run()

@@ -155,6 +155,12 @@ _LESSONS: tuple[Knob, ...] = (
         stops=(1, 2, 4, 8, 16, 32, 64, 128),
     ),
     Integer("reserve", Text("Reserved for each", "为每个序列预留"), 128, None, _TOKENS, low=1, high=MOST_SLOTS),
+    Choice(
+        "decode_context",
+        Text("Tokens in the cache", "缓存中的 token 数"),
+        "8192",
+        options={str(size): same(f"{size:,}") for size in (512, 2048, 8192)},
+    ),
     Words("source", Text("Sentence of the encoder", "编码器的句子"), DEFAULT_CONTEXT, most=MOST_LETTERS),
 )
 

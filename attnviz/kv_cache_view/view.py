@@ -70,6 +70,7 @@ class View:
     lengths: tuple[int, ...]
     block: int
     reserve: int
+    decode_context: str
     source: str
 
     @property

@@ -9,7 +9,7 @@ from attnviz.kv_cache import STORAGES
 from attnviz.kv_cache_view import lessons
 from attnviz.kv_cache_view.snippet import decode_snippet
 from attnviz.kv_cache_view.view import View
-from pages.ui import kv_cache_lessons, layout, translate
+from pages.ui import kv_cache_lessons, kv_cache_measured, layout, translate
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.heatmap import heatmap
@@ -18,6 +18,8 @@ from pages.ui.plot import plot
 
 # Section → the settings that it alone uses: a link that changes one opens it.
 SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "work": (),
+    "latency": ("decode_context",),
     "align": (),
     "layouts": (),
     "storage": (),
@@ -26,6 +28,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "code": (),
 }
 ICONS: Mapping[str, str] = {
+    "work": ":material/stacked_line_chart:",
+    "latency": ":material/timer:",
     "align": ":material/bug_report:",
     "layouts": ":material/width_normal:",
     "storage": ":material/compress:",
@@ -72,6 +76,8 @@ def _is_asked(panel: Panel, name: str) -> bool:
 def show(panel: Panel, group: Group) -> None:
     """Offer every section folded, then say in words what the page shows."""
     draw: Mapping[str, Callable[[Panel, Group], None]] = {
+        "work": kv_cache_measured.work,
+        "latency": kv_cache_measured.latency,
         "align": _align, "layouts": _layouts, "storage": _storage, "paged": _paged, "cross": _cross, "code": _code,
     }  # fmt: skip
     for name, section in draw.items():
