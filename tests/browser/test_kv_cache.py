@@ -66,6 +66,20 @@ def test_memory_follows_the_finger_and_the_numbers_on_release(visit: Open) -> No
     assert parse_qs(urlsplit(page.url).query) == {"lang": ["en"], "model": ["llama-2-70b"], "batch": ["2"]}
 
 
+def test_an_open_section_follows_the_slider(visit: Open) -> None:
+    page = visit()
+    page.locator(".st-key-kv_cache-fold-align summary").click()
+    align = page.locator(".st-key-kv_cache-align-map [data-part=root]")
+    expect(align).to_contain_text("Over 9 cached tokens")
+    wait_idle(page)
+    slider(page, "Token generated").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(align).to_contain_text("Over 8 cached tokens")
+    page.wait_for_url("**step=4*")
+    wait_idle(page)
+    expect(align).to_contain_text("Over 8 cached tokens")
+
+
 def test_a_cell_says_what_was_done_and_stays_chosen(visit: Open) -> None:
     page = visit()
     stage = main(page).locator("[data-part=stage]")
