@@ -14,6 +14,10 @@ _BAD = Text("{name} must be {rule}, got {value}.", "{name}应为{rule}，收到�
 _INTEGER = Text("a whole number from {low} to {high}", " {low} 到 {high} 之间的整数")
 _NUMBER = Text("a number from {low} to {high}", " {low} 到 {high} 之间的数")
 _CHOICE = Text("one of {options}", "以下之一：{options}")
+_SEVERAL = Text(
+    "1 to {most} of {options}, each once and separated by commas",
+    "以下选项中的 1 到 {most} 个，以逗号分隔、不重复：{options}",
+)
 _FLAG = Text("0 or 1", " 0 或 1")
 _LENGTHS = Text("whole numbers from {low} to {high}, separated by commas", "以逗号分隔的 {low} 到 {high} 之间的整数")
 _WORDS = Text("text of at most {high} characters", "不超过 {high} 个字符的文本")
@@ -151,6 +155,20 @@ class Choice(Knob):
     def shown(self, value: Value) -> str | Text:
         """Give the value for a sentence: its key, and in Chinese its label, for keys are English."""
         return Text(self.write(value), self.options[str(value)].zh)
+
+
+@dataclass(frozen=True)
+class Several(Knob):
+    """One to ``most`` of ``options``, key → label, each once; the value is their keys as chosen, by commas."""
+
+    options: Mapping[str, Text] = None  # type: ignore[assignment]  # dataclass order: a default is needed after the base's
+    most: int = 8
+
+    def parse(self, raw: object) -> str:
+        parts = raw.split(",") if isinstance(raw, str) and len(raw) <= 4096 else []
+        if not 1 <= len(parts) <= self.most or len(set(parts)) < len(parts) or not set(parts) <= self.options.keys():
+            raise self._refuse(_SEVERAL.fill(most=self.most, options=", ".join(self.options)), raw)
+        return str(raw)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ PAGES: dict[str, tuple[PageEntry, ...]] = {
         PageEntry("linear", ":material/functions:"),
         PageEntry("kv_cache", ":material/database:"),
     ),
+    "measure": (PageEntry("benchmark", ":material/timer:"),),
 }
 
 

@@ -20,7 +20,7 @@ and other jobs go on. A contestant that does not fit or that torch cannot comput
 
 ``request`` says what is measured, ``result`` what comes back, ``predict`` what the declarations expect, ``desk`` is the
 queue, ``job`` what stands in it, and ``process`` the other process's handle. Inside that process run ``worker``,
-``serve``, ``run``, ``calls``, ``clock`` and ``memory``.
+``serve``, ``run``, ``calls``, ``clock``, ``memory`` and ``speed``.
 """
 
 from attnviz.benchmark.desk import Desk, desk, measure, submit
@@ -28,6 +28,7 @@ from attnviz.benchmark.job import Job
 from attnviz.benchmark.predict import Predicted, predict, too_large
 from attnviz.benchmark.request import Contestant, Request
 from attnviz.benchmark.result import Failure, Latency, Measurement, Point, Result
+from attnviz.benchmark.speed import Probe, Speed
 
 __all__ = [
     "Contestant",
@@ -38,8 +39,10 @@ __all__ = [
     "Measurement",
     "Point",
     "Predicted",
+    "Probe",
     "Request",
     "Result",
+    "Speed",
     "desk",
     "measure",
     "predict",

@@ -14,6 +14,7 @@ from attnviz.benchmark.job import Job
 from attnviz.benchmark.process import Worker
 from attnviz.benchmark.request import Request
 from attnviz.benchmark.result import Failure, Measurement, Result
+from attnviz.benchmark.speed import Probe, Speed
 
 # A cancelled call that does not end by itself after so long is ended with its process.
 GRACE_S = 0.4
@@ -34,8 +35,9 @@ class Desk:
         self._worker: Worker | None = None
         self._numbers = itertools.count(1)
         self._closed = False
+        self._speeds: dict[Probe, Job] = {}
 
-    def submit(self, requests: Sequence[Request], *, abandon_s: int | float | None = None) -> Job:
+    def submit(self, requests: Sequence[Request | Probe], *, abandon_s: int | float | None = None) -> Job:
         """Put requests into the queue: one is measured, then the job goes to the end of the queue.
 
         Args:
@@ -79,6 +81,16 @@ class Desk:
         with self.changed:
             return self._waiting.index(job) + 1 if job in self._waiting else 0
 
+    def speed(self, asked: Probe) -> Speed | None:
+        """Give the speed of a device if it has been measured; the first question has it measured."""
+        with self.changed:
+            job = self._speeds.get(asked)
+            if job is None and not self._closed:
+                self._speeds[asked] = self.submit((asked,))
+                return None
+            known = job.results if job is not None else ()
+            return next((one.speed for one in known if isinstance(one, Measurement)), None)
+
     def sweep(self) -> None:
         """Take jobs that are to end out of the queue."""
         with self.changed:
@@ -111,6 +123,7 @@ class Desk:
                 if not self._waiting:
                     continue
                 job = self._current = self._waiting.popleft()
+            job.begin()
             job.take(self._measure(job, job.requests[len(job.results)]))
             with self.changed:
                 self._current = None
@@ -134,7 +147,7 @@ class Desk:
             worker.end()
         return None
 
-    def _measure(self, job: Job, request: Request) -> Result:
+    def _measure(self, job: Job, request: Request | Probe) -> Result:
         worker = self._started()
         if worker is None:
             ended = "it did not start" if self._worker is None else self._worker.end()
@@ -164,13 +177,15 @@ class Desk:
                 return _ended(reason, request, job)
             if "failure" in message:
                 return Failure(**message["failure"])
+            if "speed" in message:
+                return Measurement((), speed=Speed(**message["speed"]))
             measured = Measurement.from_json(message["measurement"])
             if message["final"]:
                 return _settled(measured)
             job.show(measured)
 
 
-def _ended(reason: str | None, request: Request, job: Job) -> Failure:
+def _ended(reason: str | None, request: Request | Probe, job: Job) -> Failure:
     detail = units.seconds(request.limit_s) if reason == "time" else ""
     return Failure(reason or "cancelled", detail, partial=job.partial)
 

@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from attnviz.benchmark.request import Request
 from attnviz.benchmark.result import Failure, Measurement, Result
+from attnviz.benchmark.speed import Probe
 
 
 @runtime_checkable
@@ -30,13 +31,14 @@ class Job:
         abandon_s: Seconds after which it ends when nobody looked at it (``look``, ``wait``); None is never.
     """
 
-    def __init__(self, desk: "Queue", requests: Sequence[Request], abandon_s: int | float | None):
+    def __init__(self, desk: "Queue", requests: Sequence[Request | Probe], abandon_s: int | float | None):
         self.requests = tuple(requests)
         self._desk, self._abandon_s = desk, abandon_s
         self._results: list[Result] = []
         self._partial: Measurement | None = None
         self._looked = time.monotonic()
         self._cancelled = False
+        self._begun: float | None = None
 
     def look(self) -> None:
         """Say that somebody still waits for it."""
@@ -70,6 +72,15 @@ class Job:
     def place(self) -> int:
         """Place in the queue: 0 while it is measured or done, 1 for the next."""
         return self._desk.place(self)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds that the rest may take if it goes on like this, or None while nothing is known of it."""
+        with self._desk.changed:
+            done = len(self._results)
+            if not done or self._begun is None:
+                return None
+            return (time.monotonic() - self._begun) / done * (len(self.requests) - done)
 
     def cancel(self) -> None:
         """End it; requests that have not ended come to a ``Failure`` with the reason ``cancelled``."""
@@ -111,6 +122,10 @@ class Job:
                 if number >= len(seen) or now[number] != seen[number]:
                     yield number, now[number]
             seen = now
+
+    def begin(self) -> None:
+        """Note that its first request is measured now."""
+        self._begun = self._begun or time.monotonic()
 
     def take(self, result: Result) -> None:
         """Add the result of the request that is measured."""

@@ -63,10 +63,10 @@ class Contestant:
     label: str = ""
 
     def __post_init__(self) -> None:
-        _check_choice("variant", self.variant, tuple(VARIANTS))
-        _check_choice("what", self.what, WHATS)
-        _check_choice("kv", self.kv, KVS)
-        _check_choice("kernel", self.kernel, KERNELS)
+        check_choice("variant", self.variant, tuple(VARIANTS))
+        check_choice("what", self.what, WHATS)
+        check_choice("kv", self.kv, KVS)
+        check_choice("kernel", self.kernel, KERNELS)
         variant = VARIANTS[self.variant]
         object.__setattr__(self, "backend", variant.pick(self.backend))
         if not isinstance(self.sizes, Mapping):
@@ -135,8 +135,8 @@ class Request:
         for name, high in (("budget_s", 600), ("limit_s", 3600)):
             _check_range(name, getattr(self, name), 0.01, high)
         dtype_size(self.dtype)
-        _check_choice("mode", self.mode, PASSES)
-        _check_choice("mask", self.mask, tuple(MASKS))
+        check_choice("mode", self.mode, PASSES)
+        check_choice("mask", self.mask, tuple(MASKS))
         object.__setattr__(self, "mask_knobs", MappingProxyType(dict(self.mask_knobs)))
         MASKS[self.mask].build(**self.mask_knobs)
         if self.mode != "forward" and any(one.what == "decode" for one in entrants):
@@ -183,7 +183,12 @@ def _check_fields(kind: str, given: Mapping[str, Any], of: type) -> None:
             raise Refusal(_UNKNOWN.fill(name=repr(str(name)[:40]), kind=kind))
 
 
-def _check_choice(name: str, value: object, options: Sequence[str]) -> None:
+def check_choice(name: str, value: object, options: Sequence[str]) -> None:
+    """Check that a value is one of the options.
+
+    Raises:
+        Refusal: If it is not.
+    """
     if value not in options:
         raise Refusal(_ONE_OF.fill(name=name, options=", ".join(options), value=repr(value)[:42]))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
+from attnviz.benchmark.speed import Speed
 from attnviz.text import Text
 
 # A spread of the middle half above this share of the median is noise that a reader must see.
@@ -135,10 +136,12 @@ class Measurement:
     Args:
         points: A point for each contestant.
         complete: Whether nothing more will come.
+        speed: What a ``Probe`` found; it has no points.
     """
 
     points: tuple[Point, ...]
     complete: bool = True
+    speed: Speed | None = None
 
     @property
     def latency_s(self) -> Latency | None:

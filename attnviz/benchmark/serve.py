@@ -14,6 +14,7 @@ from attnviz.benchmark.predict import MEMORY_SHARE
 from attnviz.benchmark.request import Request
 from attnviz.benchmark.result import Failure
 from attnviz.benchmark.run import run
+from attnviz.benchmark.speed import Probe, probe
 from attnviz.text import Refusal
 
 if sys.platform != "win32":
@@ -32,18 +33,22 @@ def prepare() -> None:
 
 def answer(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Give a request's steps: measurements so far, at last one marked final, or a failure."""
+    given = asked["request"]
     try:
-        request = Request.from_json(asked["request"])
+        request = Probe.from_json(given) if "probe" in given else Request.from_json(given)
         device.resolve(request.device)
     except Refusal as refusal:
         yield {"final": True, "failure": Failure("refused", refusal.text.en, refusal.text.zh).to_json()}
         return
-    _limit_memory(request)
+    _limit_memory()
+    if isinstance(request, Probe):
+        yield {"final": True, "speed": probe(request).to_json()}
+        return
     for measured in run(request):
         yield {"final": measured.complete, "measurement": measured.to_json()}
 
 
-def _limit_memory(request: Request) -> None:
+def _limit_memory() -> None:
     """Have the system refuse what would go beyond this process's share: an error here, where else it might kill."""
     status = Path("/proc/self/status")
     if sys.platform != "linux" or not status.exists():

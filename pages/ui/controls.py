@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import streamlit as st
 
-from attnviz.knobs import Choice, Flag, Integer, Lengths, Number, Value, Words
+from attnviz.knobs import Choice, Flag, Integer, Lengths, Number, Several, Value, Words
 from attnviz.reading import Settled
 from attnviz.text import Refusal, Text
 from pages.ui import layout, link
@@ -153,6 +153,8 @@ class Panel:
                 common |= {"label_visibility": "collapsed"}
             widget = st.segmented_control if segmented else st.selectbox
             widget(options=chosen, format_func=lambda option: labels[option].say(self.language), **common)
+        elif isinstance(knob, Several):
+            self._several(name, knob, common)
         elif isinstance(knob, Flag):
             st.session_state[key] = value
             st.toggle(**common)
@@ -171,6 +173,23 @@ class Panel:
             st.number_input(min_value=knob.low, max_value=knob.high, step=knob.step, **common)
         else:
             self._integer(name, cast("Integer", knob), common)
+
+    def _several(self, name: str, knob: Several, common: dict) -> None:
+        key, labels = common["key"], knob.options
+        st.session_state[key] = str(self._value(name)).split(",")
+
+        def change() -> None:
+            # Without any there would be nothing to show: the last one stays.
+            chosen = st.session_state[key]
+            self.set(name, ",".join(chosen) if chosen else self._value(name))
+
+        common |= {"on_change": change, "args": ()}
+        st.multiselect(
+            options=list(labels),
+            format_func=lambda option: labels[option].say(self.language),
+            max_selections=knob.most,
+            **common,
+        )
 
     def _integer(self, name: str, knob: Integer, common: dict) -> None:
         # A link may call a setting by another name than its mask does, where the page has one of that name itself.

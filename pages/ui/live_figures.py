@@ -5,6 +5,7 @@ from types import MappingProxyType
 from pages.ui import (
     attention_picture,
     attention_row,
+    benchmark_picture,
     flash_picture,
     home_picture,
     kv_cache_picture,
@@ -19,6 +20,7 @@ from pages.ui.plot.asset import asset_routes
 FIGURES = MappingProxyType(
     {
         home_picture.FIGURE: Figure(home_picture.frame),
+        benchmark_picture.FIGURE: Figure(benchmark_picture.frame),
         attention_picture.FIGURE: Figure(attention_row.frame, attention_picture.cell),
         saturation_picture.FIGURE: Figure(saturation_picture.frame),
         masks_picture.FIGURE: Figure(masks_picture.frame, masks_picture.cell),

@@ -13,10 +13,23 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from attnviz import units
-from attnviz.benchmark import Failure, Job, Point, Request, Result, desk, predict, submit
+from attnviz.benchmark import (
+    Contestant,
+    Failure,
+    Job,
+    Point,
+    Probe,
+    Request,
+    Result,
+    Speed,
+    desk,
+    predict,
+    submit,
+)
 from attnviz.figures.measured import Bar
 from attnviz.figures.measured import bars as bars_figure
 from pages.ui import layout
+from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.plot import plot
 from pages.ui.translate import table
@@ -121,7 +134,9 @@ def status(language: str, job: Job, done: bool) -> str:
         return words["starting"]
     if len(job.requests) == 1:
         return words["running"]
-    return words["running_many"].format(done=len(job.results), count=len(job.requests))
+    said = words["running_many"].format(done=len(job.results), count=len(job.requests))
+    left = job.left_s
+    return said if left is None else f"{said} {words['left'].format(time=units.seconds(max(1, round(left))))}"
 
 
 def failures(language: str, shown: Sequence[Result]) -> list[str]:
@@ -143,8 +158,25 @@ def points(shown: Result | None, count: int) -> list[Point | None]:
     return [None] * count if known is None else list(known.points)
 
 
-def bars(panel: Panel, key: str, request: Request, shown: Result | None, *, memory: bool) -> None:
-    """Draw a request's contestants as bars of time or of peak memory, the predicted peak marked.
+class Drawn(NamedTuple):
+    """Hold one figure with the line above it and its text alternative."""
+
+    figure: Mapping[str, Any]
+    caption: str
+    alt: str
+
+
+def bars(
+    panel: Panel,
+    key: str,
+    request: Request,
+    shown: Result | None,
+    *,
+    memory: bool,
+    group: Group | None = None,
+    part: str | None = None,
+) -> None:
+    """Draw a request's contestants as bars of time or of peak memory, with what is predicted of each.
 
     Args:
         panel: The page's panel.
@@ -152,40 +184,67 @@ def bars(panel: Panel, key: str, request: Request, shown: Result | None, *, memo
         request: The request.
         shown: What is known of it, or None.
         memory: Whether the peak is drawn, not the time.
+        group: The live group that the figure follows, or None.
+        part: Its name among the figures of a live frame.
     """
-    words = table(panel.language, "measure")
-    known = points(shown, len(request.contestants))
-    rows = [_bar(panel.language, request, index, point, memory=memory) for index, point in enumerate(known)]
-    title = words["memory" if memory else "time"]
-    figure = bars_figure(rows, x_title=title, predicted=words["predicted"])
-    alt = "; ".join(f"{row.name}: {row.text}" for row in rows)
+    drawn = draw_bars(panel.language, request, shown, memory=memory)
     plot(
-        figure, key=f"{panel.page}.{key}", label=title, alt=f"{title}. {alt}", caption=_caption(words, known, memory),
-        words=table(panel.language, "plot"), height=figure["layout"]["height"],
+        drawn.figure, key=f"{panel.page}.{key}", label=drawn.caption, alt=drawn.alt, caption=drawn.caption,
+        words=table(panel.language, "plot"), height=drawn.figure["layout"]["height"], group=group, part=part,
     )  # fmt: skip
 
 
-def _bar(language: str, request: Request, index: int, point: Point | None, *, memory: bool) -> Bar:
-    words, contestant = table(language, "measure"), request.contestants[index]
-    exact = contestant.what == "core" and request.mode == "forward" and contestant.kernel == "auto"
-    expected = predict(contestant, request).peak_bytes if memory and exact else None
-    if point is None or (point.latency_s is None and point.peak_bytes is None):
-        refused = point is not None and point.failure is not None
-        text = words["not_run"] if refused else ("" if expected is None else f"({units.binary_bytes(expected)})")
-        return Bar(contestant.label, predicted=expected, text=text)
+def draw_bars(language: str, request: Request, shown: Result | None, *, memory: bool) -> Drawn:
+    """Give the bars of a request; see ``bars``."""
+    words = table(language, "measure")
+    known = points(shown, len(request.contestants))
+    speed = None if memory else desk().speed(Probe(request.dtype, request.threads, request.device))
+    expected = [_expected(request, contestant, speed, memory=memory) for contestant in request.contestants]
+    give = _memory_bar if memory else _time_bar
+    rows = [give(words, *each) for each in zip(request.contestants, known, expected, strict=True)]
+    mark = words["predicted" if memory else "least"]
+    figure = bars_figure(rows, x_title=words["memory" if memory else "time"], predicted=mark)
+    caption = _caption(words, known, memory)
+    numbers = "; ".join(f"{row.name}: {row.text}" for row in rows)
+    return Drawn(figure, caption, f"{caption}. {numbers}")
+
+
+def _expected(request: Request, contestant: Contestant, speed: Speed | None, *, memory: bool) -> int | float | None:
+    """Give what is predicted: the declared peak of a core, or the least time by the roofline of this device."""
     if memory:
-        text = "" if point.peak_bytes is None else units.binary_bytes(point.peak_bytes)
-        return Bar(contestant.label, point.peak_bytes, predicted=expected, text=text)
-    taken = point.latency_s
-    if taken is None:
-        return Bar(contestant.label)
-    ratio = "" if point.ratio is None or index == 0 else f" · {units.ratio(point.ratio)}"
+        declared = contestant.what == "core" and request.mode == "forward" and contestant.kernel == "auto"
+        return predict(contestant, request).peak_bytes if declared else None
+    if speed is None:
+        return None
+    taken = predict(contestant, request)
+    return speed.seconds(taken.flops, taken.bytes_moved)
+
+
+def _memory_bar(words: Mapping[str, str], of: Contestant, point: Point | None, expected: int | float | None) -> Bar:
+    if point is None or point.peak_bytes is None:
+        return _without(words, of, point, expected, "" if expected is None else units.binary_bytes(expected))
+    return Bar(of.label, point.peak_bytes, predicted=expected, text=units.binary_bytes(point.peak_bytes))
+
+
+def _time_bar(words: Mapping[str, str], of: Contestant, point: Point | None, expected: int | float | None) -> Bar:
+    taken = None if point is None else point.latency_s
+    if point is None or taken is None:
+        return _without(words, of, point, expected, "" if expected is None else f"≥ {units.seconds(expected)}")
+    ratio = "" if point.ratio in (None, 1.0) else f" · {units.ratio(point.ratio or 1.0)}"
     noise = f" · {words['noisy']}" if taken.noisy else ""
     text = f"{units.seconds(taken.median)}{ratio}{noise}"
-    return Bar(contestant.label, taken.median, taken.lower, taken.upper, text=text, noisy=taken.noisy)
+    return Bar(of.label, taken.median, taken.lower, taken.upper, expected, text, taken.noisy)
 
 
-def _caption(words: Mapping[str, Any], known: Sequence[Point | None], memory: bool) -> str:
+def _without(
+    words: Mapping[str, str], of: Contestant, point: Point | None, expected: int | float | None, text: str
+) -> Bar:
+    """Give a bar of which nothing has been measured: not yet, or not at all."""
+    refused = point is not None and point.failure is not None
+    return Bar(of.label, predicted=expected, text=words["not_run"] if refused else text and f"({text})")
+
+
+def _caption(words: Mapping[str, str], known: Sequence[Point | None], memory: bool) -> str:
     """Say what is drawn and how it was measured."""
     title = words["memory" if memory else "time"]
     if memory:

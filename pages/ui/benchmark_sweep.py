@@ -1,0 +1,169 @@
+"""A sweep over lengths on the benchmark page: curves as they grow, what they say, and the table behind them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from attnviz import units
+from attnviz.benchmark import Probe, Request, Result, desk, predict, table
+from attnviz.benchmark.fits import Series, crossings, exponent, finding
+from attnviz.figures.measured import Curve, curves
+from attnviz.text import Refusal
+from pages.ui import layout, measured, translate
+from pages.ui.controls import Panel
+from pages.ui.plot import plot
+
+_KINDS = {"time": ("latency_s", "latency_lower_s", "latency_upper_s"), "memory": ("peak_bytes",) * 3}
+# More crosses than this hide each other.
+_MOST_CROSSES = 3
+
+
+def sweep(panel: Panel) -> None:
+    """Draw a sweep: its button and progress, curves of time and memory, the finding, the table and other results."""
+    other = _loaded(panel)
+
+    def draw(requests: Sequence[Request], shown: Sequence[Result]) -> None:
+        held = table.frame(requests, shown)
+        rows = held if other is None else pd.concat([_named(held, requests), other], ignore_index=True)
+        rows = _named(held, requests) if other is None else rows
+        _pictures(panel, requests, rows)
+        if len(held):
+            _take_home(panel, held)
+
+    measured.section(panel, "sweep", panel.settled.view.sweep(), draw)
+
+
+def _named(rows: pd.DataFrame, requests: Sequence[Request]) -> pd.DataFrame:
+    """Give the rows with the name of the curve that each belongs to."""
+    several = len({request.dtype for request in requests}) > 1
+    return rows.assign(curve=rows["label"] + (" · " + rows["dtype"] if several else ""))
+
+
+def _series(rows: pd.DataFrame, column: str) -> dict[str, Series]:
+    """Give each curve's values by length, without what was not measured."""
+    found: dict[str, dict[int, float]] = {}
+    for name, length, value in zip(rows["curve"], rows["q_len"], rows[column], strict=True):
+        if not pd.isna(value) and value > 0:
+            found.setdefault(str(name), {})[int(length)] = float(value)
+    return found
+
+
+def _predictions(requests: Sequence[Request], kind: str) -> dict[str, Series]:
+    """Give what is predicted at every length, refused ones too: the declared peak, or the least time."""
+    several = len({request.dtype for request in requests}) > 1
+    found: dict[str, dict[int, float]] = {}
+    for request in requests:
+        speed = desk().speed(Probe(request.dtype, request.threads, request.device)) if kind == "time" else None
+        for contestant in request.contestants:
+            taken = predict(contestant, request)
+            name = contestant.label + (f" · {request.dtype}" if several else "")
+            declared = contestant.what == "core" and request.mode == "forward"
+            if kind == "memory" and declared:
+                found.setdefault(name, {})[request.q_len] = float(taken.peak_bytes)
+            if speed is not None:
+                found.setdefault(name, {})[request.q_len] = speed.seconds(taken.flops, taken.bytes_moved)
+    return found
+
+
+def _pictures(panel: Panel, requests: Sequence[Request], rows: pd.DataFrame) -> None:
+    said = finding(_series(rows, "latency_s"))
+    if said is not None:
+        st.markdown(f"**{layout.escape(said.say(panel.language))}**")
+    lengths = sorted({request.q_len for request in requests} | {int(length) for length in rows["q_len"]})
+    for column, kind in zip(st.columns(2, gap="medium"), _KINDS, strict=True):
+        with column:
+            _chart(panel, kind, rows, _predictions(requests, kind), lengths)
+
+
+def _chart(
+    panel: Panel, kind: str, rows: pd.DataFrame, predicted: Mapping[str, Series], lengths: Sequence[int]
+) -> None:
+    words = translate.table(panel.language, "measure")
+    series = _series(rows, _KINDS[kind][0])
+    names = list(dict.fromkeys([*predicted, *series]))
+    drawn = [_curve(name, kind, rows, series.get(name, {}), predicted.get(name)) for name in names]
+    crosses = {}
+    for cross in sorted(crossings(series), key=lambda one: one.length)[:_MOST_CROSSES]:
+        crosses[f"{units.number(cross.length, 2)}"] = (cross.length, cross.value)
+    figure = curves(
+        drawn, x_title=panel.title("axis.length"), y_title=words[kind], predicted=words[_mark(kind)],
+        crossings=crosses, ticks=(lengths, [units.short_length(length) for length in lengths]),
+    )  # fmt: skip
+    numbers = "; ".join(
+        f"{one.name}: {_last(kind, series.get(name, {}))}" for name, one in zip(names, drawn, strict=True)
+    )
+    plot(
+        figure, key=f"benchmark.sweep.{kind}", label=words[kind], alt=f"{words[kind]}. {numbers}", caption=words[kind],
+        words=translate.table(panel.language, "plot"), height=figure["layout"]["height"],
+    )  # fmt: skip
+
+
+def _mark(kind: str) -> str:
+    return "predicted" if kind == "memory" else "least"
+
+
+def _last(kind: str, series: Series) -> str:
+    """Say a curve in numbers: its last point."""
+    if not series:
+        return "–"
+    length = max(series)
+    value = units.binary_bytes(series[length]) if kind == "memory" else units.seconds(series[length])
+    return f"{units.count(length)} → {value}"
+
+
+def _curve(name: str, kind: str, rows: pd.DataFrame, series: Series, predicted: Series | None) -> Curve:
+    """Give one curve, its power of the length in its name."""
+    own = rows[rows["curve"] == name].drop_duplicates("q_len").set_index("q_len")
+    xs = sorted(series)
+    _, low, high = _KINDS[kind]
+    power = exponent(series)
+    ends = {end: [_number(own.at[x, end], series[x]) for x in xs] for end in {low, high}}
+    noisy = [kind == "time" and ends[high][i] - ends[low][i] > 0.3 * series[x] for i, x in enumerate(xs)]
+    line = None if not predicted else (sorted(predicted), [predicted[x] for x in sorted(predicted)])
+    title = _plain(name) if power is None else f"{_plain(name)}  ∝ L^{power:.2f}"
+    return Curve(title, xs, [series[x] for x in xs], ends[low], ends[high], noisy, line)
+
+
+def _number(value: Any, fallback: float) -> float:
+    return fallback if pd.isna(value) else float(value)
+
+
+def _plain(name: str) -> str:
+    """Give a name without what Plotly would take for markup: it may come from somebody's file."""
+    return name.replace("<", "‹").replace(">", "›")
+
+
+def _take_home(panel: Panel, held: pd.DataFrame) -> None:
+    """Offer the table, to look at and to take along."""
+    opened = layout.fold(panel.title("data.title"), icon=":material/table:", key="benchmark.data")
+    if opened is None:
+        return
+    opened.dataframe(held, hide_index=True)
+    with opened.container(horizontal=True):
+        for kind, give in (("csv", table.to_csv), ("json", table.to_json)):
+            st.download_button(
+                panel.title(f"data.{kind}"), give(held), f"attnviz-benchmark.{kind}", key=f"benchmark.{kind}",
+                icon=":material/download:", on_click="ignore",
+            )  # fmt: skip
+
+
+def _loaded(panel: Panel) -> pd.DataFrame | None:
+    """Take in results of another day or machine, each curve named with its hardware; what is no table is refused."""
+    opened = layout.fold(panel.title("other.title"), icon=":material/upload_file:", key="benchmark.other")
+    if opened is None:
+        return None
+    given = opened.file_uploader(
+        panel.title("other.file"), ["csv", "json"], accept_multiple_files=True, key="benchmark.files"
+    )
+    tables = []
+    for file in given[:8]:
+        try:
+            rows = table.read(file.getvalue())
+        except Refusal as refused:
+            layout.refusal(refused, panel.language)
+            continue
+        where = rows["hardware"].fillna(rows["device"]) + " · " + rows["date"].fillna("")
+        tables.append(rows.assign(curve=rows["label"] + " · " + rows["dtype"] + " · " + where))
+    return pd.concat(tables, ignore_index=True) if tables else None
