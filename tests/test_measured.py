@@ -114,21 +114,23 @@ def test_what_was_measured_before_a_failure_stays():
 
 
 def test_bars_hold_the_values_their_quartiles_and_the_prediction():
-    figure = bars([Bar("a", 4.0, 3.0, 6.0, 5.0, "4 s"), Bar("b", text="not run")], x_title="s", predicted="p")
+    figure = bars([Bar("a", 4.0, 3.0, 6.0, 5.0, "4 s"), Bar("b", text="not run")], predicted="p", label=str)
     bar, mark = figure["data"]
     assert bar["x"] == [4.0, None] and mark["x"] == [5.0, None] and bar["y"] == ["a", "b"]
     assert (bar["error_x"]["array"], bar["error_x"]["arrayminus"]) == ([2.0, 0.0], [1.0, 0.0])
     low, high = figure["layout"]["xaxis"]["range"]
     assert 10**low < 3.0 and 10**high > 6.0
-    assert bars([Bar("a")], x_title="s", predicted="p")["layout"]["xaxis"]["range"] == [-6.0, 0.0]
-    assert bars([Bar("a", 4.0)], x_title="s", predicted="p", log=False)["layout"]["xaxis"]["range"][0] == 0
+    assert figure["layout"]["xaxis"]["ticktext"] == ["0.1", "1.0"]
+    assert bars([Bar("a")], predicted="p", label=str)["layout"]["xaxis"]["range"][1] < -2
+    marks = bars([Bar("a", 2**10), Bar("b", 2**30)], predicted="p", label=str, base=4)["layout"]["xaxis"]["tickvals"]
+    assert len(marks) <= 5 and all((int(mark).bit_length() - 1) % 2 == 0 for mark in marks)
 
 
 def test_curves_hold_dots_lines_and_crossings():
     row = Curve("a", [1, 2], [1.0, 4.0], [0.5, 3.0], [2.0, 4.5], [False, True], predicted=([1, 2], [1, 4]))
     crossing = {"here": (1.5, 2.0)}
     figure = curves(
-        [row], x_title="x", y_title="y", predicted="predicted", crossings=crossing, ticks=([1, 2], ["1", "2"])
+        [row], x_title="x", predicted="predicted", label=str, crossings=crossing, ticks=([1, 2], ["1", "2"])
     )
     line, dots, legend, cross = figure["data"]
     assert line["y"] == [1, 4] and line["line"]["dash"] == "dash" and legend["name"] == "predicted"

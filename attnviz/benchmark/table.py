@@ -70,7 +70,7 @@ def _rows(request: Request, result: Result) -> Iterable[dict[str, Any]]:
                 "latency_minimum_s": taken.minimum, "runs": taken.runs,
             }),
             **({} if point is None else {
-                "peak_bytes": point.peak_bytes, "memory_method": point.memory_method, "kernel": point.kernel,
+                "peak_bytes": point.peak_bytes, "memory_method": point.memory_method, "kernel": point.kernel or None,
                 "ratio": point.ratio, "system_share": point.system_share,
             }),
         }  # fmt: skip

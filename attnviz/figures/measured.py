@@ -1,7 +1,7 @@
 """Measured beside predicted, as the plain data and layout of a Plotly figure: bars at one shape, curves over sizes."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Figure = dict[str, Any]
@@ -9,6 +9,7 @@ Amount = int | float
 
 COLOURS = 8
 _BAR_HEIGHT, _FRAME_HEIGHT = 34, 76
+_MOST_MARKS = 5
 _MARGIN = {"l": 8, "r": 16, "t": 6, "b": 8}
 _GREY = "rgba(128,128,128,0.9)"
 
@@ -44,14 +45,14 @@ class Curve(NamedTuple):
     fitted: tuple[Sequence[Amount], Sequence[Amount]] | None = None
 
 
-def bars(rows: Sequence[Bar], *, x_title: str, predicted: str, log: bool = True) -> Figure:
-    """Draw a bar for each row, the first on top, with a mark where it was predicted.
+def bars(rows: Sequence[Bar], *, predicted: str, label: Callable[[float], str], base: int = 10) -> Figure:
+    """Draw a bar for each row on a logarithmic axis, the first on top, with a mark where it was predicted.
 
     Args:
         rows: The bars.
-        x_title: Title of the axis, with its unit.
         predicted: What the mark is called.
-        log: Whether the axis is logarithmic.
+        label: Gives a value of the axis in words.
+        base: The axis has marks at powers of this.
     """
     names = [row.name for row in rows]
     colours = [f"theme-{index % COLOURS}" for index in range(len(rows))]
@@ -70,7 +71,7 @@ def bars(rows: Sequence[Bar], *, x_title: str, predicted: str, log: bool = True)
         "marker": {"symbol": "line-ns-open", "size": 20, "color": _GREY, "line": {"width": 3, "color": _GREY}},
         "hoverinfo": "skip", "showlegend": any(row.predicted is not None for row in rows),
     }  # fmt: skip
-    reach = _reach([number for row in rows for number in (row.value, row.low, row.high, row.predicted)], log)
+    reach = _reach([number for row in rows for number in (row.value, row.low, row.high, row.predicted)])
     notes = [
         {
             "x": 1, "xref": "paper", "xanchor": "right", "y": row.name, "yref": "y", "showarrow": False,
@@ -79,9 +80,8 @@ def bars(rows: Sequence[Bar], *, x_title: str, predicted: str, log: bool = True)
         for row in rows
     ]  # fmt: skip
     layout = {
-        "height": _FRAME_HEIGHT + _BAR_HEIGHT * len(rows), "margin": _MARGIN, "bargap": 0.35, "annotations": notes,
-        "xaxis": {"type": "log" if log else "linear", "title": {"text": x_title}, "range": reach,
-                  "domain": [0, 0.8], "exponentformat": "SI", "nticks": 6},
+        "height": _FRAME_HEIGHT + _BAR_HEIGHT * len(rows), "margin": {**_MARGIN, "t": 34}, "bargap": 0.35,
+        "annotations": notes, "xaxis": {**_axis(reach, label, base), "domain": [0, 0.72]},
         "yaxis": {"autorange": "reversed", "automargin": True, "type": "category", "categoryarray": names},
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
     }  # fmt: skip
@@ -92,8 +92,9 @@ def curves(
     rows: Sequence[Curve],
     *,
     x_title: str,
-    y_title: str,
     predicted: str,
+    label: Callable[[float], str],
+    base: int = 10,
     crossings: Mapping[str, tuple[Amount, Amount]] | None = None,
     ticks: tuple[Sequence[Amount], Sequence[str]] | None = None,
 ) -> Figure:
@@ -102,32 +103,35 @@ def curves(
     Args:
         rows: The curves.
         x_title: Title of the axis of sizes.
-        y_title: Title of what was measured, with its unit.
-        predicted: What the dashed lines are called, ``{name}`` being the curve's.
+        predicted: What the dashed lines are called.
+        label: Gives a value of the upright axis in words.
+        base: The upright axis has marks at powers of this.
         crossings: Words → where two curves cross.
         ticks: Places on the axis of sizes and what they are called.
     """
-    data = [trace for index, row in enumerate(rows) for trace in _curve(row, f"theme-{index % COLOURS}")]
+    data = [trace for index, row in enumerate(rows) for trace in _curve(row, f"theme-{index % COLOURS}", label)]
     if any(row.predicted is not None for row in rows):
         data.append({"type": "scatter", "mode": "lines", "x": [None], "y": [None], "name": predicted,
                      "line": {"color": _GREY, "width": 2, "dash": "dash"}})  # fmt: skip
     for words, (x, y) in (crossings or {}).items():
-        data.append({"type": "scatter", "mode": "markers+text", "x": [x], "y": [y], "text": [words],
-                     "textposition": "bottom right", "showlegend": False, "hoverinfo": "skip",
+        data.append({"type": "scatter", "mode": "markers", "x": [x], "y": [y], "text": [words],
+                     "showlegend": False, "hovertemplate": "%{text}<extra></extra>",
                      "marker": {"symbol": "x-thin-open", "size": 12, "color": _GREY,
                                 "line": {"width": 2}}})  # fmt: skip
     x_axis: Figure = {"type": "log", "title": {"text": x_title}}
     if ticks is not None:
-        x_axis |= {"tickvals": list(ticks[0]), "ticktext": list(ticks[1])}
+        low, high = math.log10(ticks[0][0]), math.log10(ticks[0][-1])
+        x_axis |= {"tickvals": list(ticks[0]), "ticktext": list(ticks[1]), "range": [low - 0.08, high + 0.12]}
+    held = [y for row in rows for y in (*row.ys, *row.lows, *row.highs, *(row.predicted[1] if row.predicted else ()))]
     layout = {
         "height": 400, "margin": {**_MARGIN, "t": 30}, "xaxis": x_axis,
-        "yaxis": {"type": "log", "title": {"text": y_title}, "exponentformat": "SI", "dtick": 1},
+        "yaxis": {**_axis(_reach(held), label, base), "automargin": True},
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
     }  # fmt: skip
     return {"data": data, "layout": layout}
 
 
-def _curve(row: Curve, colour: str) -> list[Figure]:
+def _curve(row: Curve, colour: str, label: Callable[[float], str]) -> list[Figure]:
     """Draw one curve: its lines, and over them its dots."""
     data: list[Figure] = []
     hidden = {"showlegend": False, "legendgroup": row.name, "hoverinfo": "skip", "type": "scatter", "mode": "lines"}
@@ -160,14 +164,22 @@ def _beyond(high: Amount | None, low: Amount | None) -> Amount:
     return max(0.0, high - low) if high is not None and low is not None else 0.0
 
 
-def _reach(numbers: Sequence[Amount | None], log: bool) -> list[float]:
-    """Give the range of an axis that holds these numbers; in powers of ten where it is logarithmic."""
-    held = [number for number in numbers if number is not None and number > 0]
-    if not held:
-        return [-6.0, 0.0] if log else [0.0, 1.0]
-    if not log:
-        return [0.0, max(held) * 1.1]
-    # A bar on a logarithmic axis has no natural foot: the smallest one is given a fifth of the room.
+def _reach(numbers: Sequence[Amount | None]) -> list[float]:
+    """Give the range, in powers of ten, of a logarithmic axis that holds these numbers; at least two powers wide."""
+    held = [number for number in numbers if number is not None and number > 0] or [1e-3]
     low, high = math.log10(min(held)), math.log10(max(held))
-    room = max(high - low, 0.5)
-    return [low - room / 4, high + room / 12]
+    # A bar on a logarithmic axis has no natural foot: the smallest one is given some room.
+    return [min(low - 0.4, high - 2), high + 0.15]
+
+
+def _axis(reach: Sequence[float], label: Callable[[float], str], base: int) -> Figure:
+    marks = _marks(reach, base)
+    return {"type": "log", "range": list(reach), "tickvals": marks, "ticktext": list(map(label, marks))}
+
+
+def _marks(reach: Sequence[float], base: int) -> list[float]:
+    """Give the powers of a base, or of its powers, that lie on an axis; about five at most."""
+    step = math.log10(base)
+    first, last = math.ceil(reach[0] / step), math.floor(reach[1] / step)
+    every = max(1, -(-(last - first + 1) // _MOST_MARKS))
+    return [float(base) ** power for power in range(first, last + 1) if power % every == 0]

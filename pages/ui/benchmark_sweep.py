@@ -16,8 +16,10 @@ from pages.ui.controls import Panel
 from pages.ui.plot import plot
 
 _KINDS = {"time": ("latency_s", "latency_lower_s", "latency_upper_s"), "memory": ("peak_bytes",) * 3}
+_UNITS = {"time": (units.seconds, 10), "memory": (units.binary_bytes, 16)}
 # More crosses than this hide each other.
 _MOST_CROSSES = 3
+_FILES, _MOST_FILES = "benchmark.files", 8
 
 
 def sweep(panel: Panel) -> None:
@@ -32,7 +34,11 @@ def sweep(panel: Panel) -> None:
         if len(held):
             _take_home(panel, held)
 
-    measured.section(panel, "sweep", panel.settled.view.sweep(), draw)
+    view = panel.settled.view
+    for dtype in view.dtypes.split(","):
+        desk().speed(Probe(dtype, view.threads, view.device))
+    measured.section(panel, "sweep", view.sweep(), draw)
+    _upload(panel)
 
 
 def _named(rows: pd.DataFrame, requests: Sequence[Request]) -> pd.DataFrame:
@@ -43,17 +49,17 @@ def _named(rows: pd.DataFrame, requests: Sequence[Request]) -> pd.DataFrame:
 
 def _series(rows: pd.DataFrame, column: str) -> dict[str, Series]:
     """Give each curve's values by length, without what was not measured."""
-    found: dict[str, dict[int, float]] = {}
+    found: dict[str, Series] = {}
     for name, length, value in zip(rows["curve"], rows["q_len"], rows[column], strict=True):
         if not pd.isna(value) and value > 0:
-            found.setdefault(str(name), {})[int(length)] = float(value)
+            found[str(name)] = {**found.get(str(name), {}), int(length): float(value)}
     return found
 
 
 def _predictions(requests: Sequence[Request], kind: str) -> dict[str, Series]:
     """Give what is predicted at every length, refused ones too: the declared peak, or the least time."""
     several = len({request.dtype for request in requests}) > 1
-    found: dict[str, dict[int, float]] = {}
+    found: dict[str, Series] = {}
     for request in requests:
         speed = desk().speed(Probe(request.dtype, request.threads, request.device)) if kind == "time" else None
         for contestant in request.contestants:
@@ -61,16 +67,18 @@ def _predictions(requests: Sequence[Request], kind: str) -> dict[str, Series]:
             name = contestant.label + (f" · {request.dtype}" if several else "")
             declared = contestant.what == "core" and request.mode == "forward"
             if kind == "memory" and declared:
-                found.setdefault(name, {})[request.q_len] = float(taken.peak_bytes)
+                found[name] = {**found.get(name, {}), request.q_len: float(taken.peak_bytes)}
             if speed is not None:
-                found.setdefault(name, {})[request.q_len] = speed.seconds(taken.flops, taken.bytes_moved)
+                least = speed.seconds(taken.flops, taken.bytes_moved)
+                found[name] = {**found.get(name, {}), request.q_len: least}
     return found
 
 
 def _pictures(panel: Panel, requests: Sequence[Request], rows: pd.DataFrame) -> None:
     said = finding(_series(rows, "latency_s"))
-    if said is not None:
-        st.markdown(f"**{layout.escape(said.say(panel.language))}**")
+    with st.container():  # also while it is empty, so that the charts below stay where they are
+        if said is not None:
+            st.markdown(f"**{layout.escape(said.say(panel.language))}**")
     lengths = sorted({request.q_len for request in requests} | {int(length) for length in rows["q_len"]})
     for column, kind in zip(st.columns(2, gap="medium"), _KINDS, strict=True):
         with column:
@@ -86,10 +94,11 @@ def _chart(
     drawn = [_curve(name, kind, rows, series.get(name, {}), predicted.get(name)) for name in names]
     crosses = {}
     for cross in sorted(crossings(series), key=lambda one: one.length)[:_MOST_CROSSES]:
-        crosses[f"{units.number(cross.length, 2)}"] = (cross.length, cross.value)
+        fields = {"one": _plain(cross.faster), "other": _plain(cross.slower), "length": units.number(cross.length, 2)}
+        crosses[panel.title("crossing", **fields)] = (cross.length, cross.value)
     figure = curves(
-        drawn, x_title=panel.title("axis.length"), y_title=words[kind], predicted=words[_mark(kind)],
-        crossings=crosses, ticks=(lengths, [units.short_length(length) for length in lengths]),
+        drawn, x_title=panel.title("axis.length"), predicted=words[_mark(kind)], label=_UNITS[kind][0],
+        base=_UNITS[kind][1], crossings=crosses, ticks=(lengths, [units.short_length(length) for length in lengths]),
     )  # fmt: skip
     numbers = "; ".join(
         f"{one.name}: {_last(kind, series.get(name, {}))}" for name, one in zip(names, drawn, strict=True)
@@ -115,14 +124,14 @@ def _last(kind: str, series: Series) -> str:
 
 def _curve(name: str, kind: str, rows: pd.DataFrame, series: Series, predicted: Series | None) -> Curve:
     """Give one curve, its power of the length in its name."""
-    own = rows[rows["curve"] == name].drop_duplicates("q_len").set_index("q_len")
+    own = {int(row["q_len"]): row for row in rows.to_dict("records") if row["curve"] == name}
     xs = sorted(series)
     _, low, high = _KINDS[kind]
     power = exponent(series)
-    ends = {end: [_number(own.at[x, end], series[x]) for x in xs] for end in {low, high}}
+    ends = {end: [_number(own[x][end], series[x]) for x in xs] for end in {low, high}}
     noisy = [kind == "time" and ends[high][i] - ends[low][i] > 0.3 * series[x] for i, x in enumerate(xs)]
     line = None if not predicted else (sorted(predicted), [predicted[x] for x in sorted(predicted)])
-    title = _plain(name) if power is None else f"{_plain(name)}  ∝ L^{power:.2f}"
+    title = _plain(name) if power is None else f"{_plain(name)} ∝ L<sup>{power:.2f}</sup>"
     return Curve(title, xs, [series[x] for x in xs], ends[low], ends[high], noisy, line)
 
 
@@ -149,16 +158,17 @@ def _take_home(panel: Panel, held: pd.DataFrame) -> None:
             )  # fmt: skip
 
 
-def _loaded(panel: Panel) -> pd.DataFrame | None:
-    """Take in results of another day or machine, each curve named with its hardware; what is no table is refused."""
+def _upload(panel: Panel) -> None:
+    """Offer to take in results of another day or machine."""
     opened = layout.fold(panel.title("other.title"), icon=":material/upload_file:", key="benchmark.other")
-    if opened is None:
-        return None
-    given = opened.file_uploader(
-        panel.title("other.file"), ["csv", "json"], accept_multiple_files=True, key="benchmark.files"
-    )
+    if opened is not None:
+        opened.file_uploader(panel.title("other.file"), ["csv", "json"], accept_multiple_files=True, key=_FILES)
+
+
+def _loaded(panel: Panel) -> pd.DataFrame | None:
+    """Give the results taken in, each curve named with its hardware; what is no table is refused."""
     tables = []
-    for file in given[:8]:
+    for file in (st.session_state.get(_FILES) or [])[:_MOST_FILES]:
         try:
             rows = table.read(file.getvalue())
         except Refusal as refused:

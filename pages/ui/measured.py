@@ -32,7 +32,7 @@ from pages.ui import layout
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.plot import plot
-from pages.ui.translate import table
+from pages.ui.translate import say, table
 
 EVERY_S = 0.3
 # A page that is closed, or left for another, looks no more.
@@ -111,6 +111,8 @@ def _progress(panel: Panel, key: str, requests: Sequence[Request], draw: Draw, r
     """Draw what is known, and say how far it is; the last time, stop looking."""
     held: Held | None = st.session_state.get(f"{panel.page}.{key}.measured")
     if held is None:
+        # The line is always there: a chart that moves down under someone's pointer is built anew.
+        st.caption(say(panel.language, "measure.idle"))
         draw(requests, ())
         return
     held.job.look()
@@ -203,7 +205,8 @@ def draw_bars(language: str, request: Request, shown: Result | None, *, memory: 
     give = _memory_bar if memory else _time_bar
     rows = [give(words, *each) for each in zip(request.contestants, known, expected, strict=True)]
     mark = words["predicted" if memory else "least"]
-    figure = bars_figure(rows, x_title=words["memory" if memory else "time"], predicted=mark)
+    label, base = (units.binary_bytes, 4) if memory else (units.seconds, 10)
+    figure = bars_figure(rows, predicted=mark, label=label, base=base)
     caption = _caption(words, known, memory)
     numbers = "; ".join(f"{row.name}: {row.text}" for row in rows)
     return Drawn(figure, caption, f"{caption}. {numbers}")
@@ -230,9 +233,8 @@ def _time_bar(words: Mapping[str, str], of: Contestant, point: Point | None, exp
     taken = None if point is None else point.latency_s
     if point is None or taken is None:
         return _without(words, of, point, expected, "" if expected is None else f"≥ {units.seconds(expected)}")
-    ratio = "" if point.ratio in (None, 1.0) else f" · {units.ratio(point.ratio or 1.0)}"
-    noise = f" · {words['noisy']}" if taken.noisy else ""
-    text = f"{units.seconds(taken.median)}{ratio}{noise}"
+    ratio = "" if point.ratio in (None, 1.0) else f" · {units.number(point.ratio or 1.0, 2)}×"
+    text = f"{units.seconds(taken.median)}{ratio}"
     return Bar(of.label, taken.median, taken.lower, taken.upper, expected, text, taken.noisy)
 
 
@@ -251,5 +253,8 @@ def _caption(words: Mapping[str, str], known: Sequence[Point | None], memory: bo
         methods = {point.memory_method for point in known if point is not None and point.memory_method}
         named = ", ".join(words[f"method.{method.replace(' ', '_')}"] for method in sorted(methods))
         return f"{title} · {named}" if named else title
-    runs = [point.latency_s.runs for point in known if point is not None and point.latency_s is not None]
-    return f"{title} · {words['rounds'].format(runs=min(runs))}" if runs else title
+    taken = [point.latency_s for point in known if point is not None and point.latency_s is not None]
+    if not taken:
+        return title
+    noise = f" · {words['noisy']}" if any(one.noisy for one in taken) else ""
+    return f"{title} · {words['rounds'].format(runs=min(one.runs for one in taken))}{noise}"

@@ -1,0 +1,109 @@
+"""Measure without a browser: ``python -m attnviz.benchmark --quick``."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnviz import device, units
+from attnviz.benchmark import Failure, Request, submit, table
+from attnviz.benchmark.fits import finding
+from attnviz.benchmark.pairs import DEFAULTS, PAIRS
+from attnviz.config import DTYPES
+from attnviz.masks import MASKS
+from attnviz.text import Refusal
+
+QUICK_LENGTHS, LENGTHS = (256, 1024, 2048), (256, 512, 1024, 2048, 4096, 8192)
+# Three lengths of at most so long end within two minutes, with the process's start.
+_QUICK_S, _LIMIT_S = 30, 120
+
+
+def parser() -> argparse.ArgumentParser:
+    """Give the reader of the command line."""
+    known = argparse.ArgumentParser("python -m attnviz.benchmark", description="Time and peak memory of attention.")
+    known.add_argument("--quick", action="store_true", help="three short lengths, within two minutes")
+    known.add_argument("--lengths", type=int, nargs="+", metavar="TOKENS", help=f"default {LENGTHS}")
+    known.add_argument("--pairs", nargs="+", default=list(DEFAULTS), choices=list(PAIRS), metavar="PAIR",
+                       help=f"variant and how it is computed: {', '.join(PAIRS)}")  # fmt: skip
+    known.add_argument("--heads", type=int, default=8)
+    known.add_argument("--d-k", type=int, default=64)
+    known.add_argument("--batch", type=int, default=1)
+    known.add_argument("--what", choices=("core", "layer"), default="core", help="with or without projections")
+    known.add_argument("--mask", choices=list(MASKS), default="full")
+    known.add_argument("--mode", choices=("forward", "forward+backward"), default="forward")
+    known.add_argument("--dtype", choices=list(DTYPES), default="float32")
+    known.add_argument("--threads", type=int, default=1)
+    known.add_argument("--device", default=device.default_device(), help=f"one of {', '.join(device.present())}")
+    known.add_argument("--output", type=Path, help="write the table to this .json or .csv file")
+    return known
+
+
+def requests(asked: argparse.Namespace) -> list[Request]:
+    """Give what a command line asks for.
+
+    Raises:
+        Refusal: If a value breaks its rule.
+    """
+    device.resolve(asked.device)
+    contestants = [PAIRS[name].contestant(asked.heads, asked.d_k, asked.what) for name in asked.pairs]
+    lengths = asked.lengths or (QUICK_LENGTHS if asked.quick else LENGTHS)
+    budget_s, limit_s = (1, _QUICK_S) if asked.quick else (3, _LIMIT_S)
+    return [
+        Request(contestants, length, batch=asked.batch, dtype=asked.dtype, threads=asked.threads, device=asked.device,
+                mask=asked.mask, mode=asked.mode, budget_s=budget_s, limit_s=limit_s)
+        for length in lengths
+    ]  # fmt: skip
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, print a line for each point as it comes, and write the table.
+
+    Returns:
+        0, or 2 for what cannot be asked.
+    """
+    asked = parser().parse_args(arguments)
+    if asked.output is not None and asked.output.suffix not in (".json", ".csv"):
+        print(f"--output must end in .json or .csv, got {str(asked.output)!r}.", file=sys.stderr)
+        return 2
+    try:
+        wanted = requests(asked)
+    except Refusal as refused:
+        print(refused, file=sys.stderr)
+        return 2
+    print(f"{device.model(asked.device)} · {asked.dtype} · {asked.mode} · mask {asked.mask} · threads {asked.threads}")
+    print(f"{'length':>8}  {'':24}{'time':>10}{'ratio':>8}{'peak':>12}{'predicted':>12}")
+    job = submit(wanted)
+    for number, known in job.follow():
+        if isinstance(known, Failure) or known.complete:
+            _print(table.frame(wanted[number : number + 1], (known,)))
+    held = table.frame(wanted, job.results)
+    curves = {str(name): _series(rows) for name, rows in held.groupby("label", sort=False)}
+    said = finding(curves)
+    print("" if said is None else f"\n{said.en}")
+    if asked.output is not None:
+        asked.output.write_text(table.to_csv(held) if asked.output.suffix == ".csv" else table.to_json(held), "utf-8")
+    return 0
+
+
+def _series(rows: "table.pd.DataFrame") -> dict[int, float]:
+    return {int(row["q_len"]): float(row["latency_s"]) for row in _records(rows) if row["latency_s"] is not None}
+
+
+def _print(rows: "table.pd.DataFrame") -> None:
+    for row in _records(rows):
+        line = f"{row['q_len']:8}  {row['label']:24}"
+        if row["latency_s"] is None:
+            print(f"{line}{row['failure']}", flush=True)
+            continue
+        ratio = "" if row["ratio"] is None else units.ratio(row["ratio"])
+        peaks = "".join(f"{'' if row[name] is None else units.binary_bytes(row[name]):>12}"
+                        for name in ("peak_bytes", "predicted_peak_bytes"))  # fmt: skip
+        print(f"{line}{units.seconds(row['latency_s']):>10}{ratio:>8}{peaks}", flush=True)
+
+
+def _records(rows: "table.pd.DataFrame") -> list[dict]:
+    return [{k: None if table.pd.isna(v) else v for k, v in row.items()} for row in rows.to_dict("records")]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

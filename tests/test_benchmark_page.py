@@ -1,0 +1,117 @@
+"""The benchmark page: its settings, its bars by live route, sweeps, and links good and bad."""
+
+import json
+import re
+import time
+
+import pytest
+
+from attnviz.benchmark.pairs import PAIRS
+from attnviz.benchmark_view import KNOBS, SHORTEST, settle
+from attnviz.text import LANGUAGES, Refusal
+from pages.ui.benchmark_picture import frame
+from pages.ui.heatmap.frame import unpack
+from pages.ui.translate import say
+from tests.pages import check, link, plain, plots, said, visit
+
+SMALL = {"pairs": "mha-eager,mha-sdpa", "heads": "2", "d_k": "8"}
+
+
+def until(app, language, words):
+    deadline = time.monotonic() + 120
+    while say(language, words) not in [one.value for one in app.caption]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        check(app.run())
+    return app
+
+
+def test_lengths_of_a_sweep_are_doubled_up_to_the_longest():
+    assert settle({"longest": "1024"}).view.lengths == (128, 256, 512, 1024)
+    assert settle({"longest": "1000"}).view.lengths == (128, 256, 512, 1000)
+    assert settle({"longest": str(SHORTEST)}).view.lengths == (SHORTEST,)
+    swept = settle({"longest": "256", "dtypes": "float32,bfloat16", "mask": "causal", "mode": "forward+backward"}).view
+    asked = [(one.dtype, one.q_len, one.mask, one.mode) for one in swept.sweep()]
+    assert asked == [(dtype, n, "causal", "forward+backward") for dtype in ("float32", "bfloat16") for n in (128, 256)]
+
+
+def test_requests_do_not_depend_on_the_language():
+    assert settle({}).view.quick() == settle({}).view.quick()
+    assert [one.label for one in settle(SMALL).view.quick().contestants] == ["MHA · eager", "MHA · sdpa"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_bars_are_predicted_at_once_by_the_live_route(language):
+    header, _ = unpack(frame({**SMALL, "length": "64", "lang": language}))
+    for part in ("time", "memory"):
+        figure = header["figures"][part]
+        figure = figure if isinstance(figure, dict) else json.loads(figure)
+        bar, mark = figure["data"]
+        assert bar["y"] == ["MHA · eager", "MHA · sdpa"] and bar["x"] == [None, None]
+        if part == "memory":
+            assert len(mark["x"]) == 2 and all(mark["x"])
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_bars_come_by_themselves(language):
+    app = until(visit(language, page="benchmark", length="32", **SMALL), language, "measure.done")
+    assert {"benchmark.time", "benchmark.memory"} <= plots(app).keys()
+    assert say(language, "benchmark.ran") in plain(said(app))
+
+
+def test_a_sweep_waits_for_its_button_and_says_what_it_found():
+    app = visit(page="benchmark", show="sweep", longest="256", **SMALL)
+    assert say("en", "measure.idle") in said(app)
+    assert {"benchmark.sweep.time", "benchmark.sweep.memory"} <= plots(app).keys()
+    app = until(app.button(key="benchmark.sweep.start").click().run(), "en", "measure.done")
+    words = plain(said(app))
+    assert re.search(r"At 256 tokens MHA · \w+ is fastest", words)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_every_pair_by_link(pair):
+    settled = settle({"pairs": pair})
+    assert not settled.problems and settled.view.quick().contestants[0].label == PAIRS[pair].name
+
+
+def test_a_link_holds_what_was_chosen():
+    app = visit("zh", page="benchmark", show="sweep", dtypes="float32,bfloat16", **SMALL)
+    assert link(app) == {**SMALL, "show": "sweep", "dtypes": "float32,bfloat16"}
+    app.multiselect(key="benchmark.pairs").set_value(["mha-sdpa"])
+    check(app.run())
+    assert link(app)["pairs"] == "mha-sdpa"
+    app.multiselect(key="benchmark.pairs").set_value([])
+    check(app.run())
+    assert link(app)["pairs"] == "mha-sdpa"  # the last one stays
+
+
+HOSTILE = {
+    "pairs=": "pairs must be 1 to 8 of",
+    "pairs=mha-eager,mha-eager": "pairs must be 1 to 8 of",
+    "pairs=<b>": "got '<b>'",
+    "pairs=" + ",".join(list(PAIRS)[:9]): "pairs must be 1 to 8 of",
+    "length=0": "length must be a whole number from 1",
+    "length=99999999": "length must be a whole number",
+    "heads=999": "heads must be a whole number",
+    "threads=4096": "threads must be a whole number",
+    "device=tpu": "device must be one of",
+    "dtype=int8": "dtype must be one of",
+    "mask=veil": "mask must be one of full, causal",
+    "color=red": "'color' is not a setting of this page.",
+}
+
+
+@pytest.mark.parametrize("given", HOSTILE)
+def test_a_bad_value_is_named_and_the_page_stays(given):
+    name, _, value = given.partition("=")
+    app = visit(page="benchmark", show="sweep", **{name: value})
+    (warning,) = app.warning
+    assert HOSTILE[given] in plain(warning.value) and not re.search(r"(?<!\\)[<$\[*]", warning.value)
+    assert link(app) == {"show": "sweep"} and "benchmark.sweep.time" in plots(app)
+    with pytest.raises(Refusal, match=re.escape(HOSTILE[given][:12]) if name != "pairs" else "pairs"):
+        frame({name: value})
+
+
+def test_knobs_have_names_in_both_languages():
+    for knob in KNOBS.values():
+        assert all(knob.label)

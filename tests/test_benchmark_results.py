@@ -1,0 +1,146 @@
+"""Results of measuring: tables that trust no file, powers and crossings of curves, and the command line."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from attnviz.benchmark import Contestant, Failure, Latency, Measurement, Point, Request, Speed, table
+from attnviz.benchmark.__main__ import main, parser, requests
+from attnviz.benchmark.fits import crossings, exponent, finding
+from attnviz.benchmark.pairs import DEFAULTS, PAIRS
+from attnviz.text import Refusal
+from attnviz.variants import VARIANTS
+
+PAIR = (PAIRS["mha-eager"].contestant(4, 8), PAIRS["mha-sdpa"].contestant(4, 8))
+ASKED = [Request(PAIR, q_len=length) for length in (64, 128)]
+RESULTS = [
+    Measurement((Point(PAIR[0].label, Latency.of([1.0, 2.0]), 1.0, 10, "allocation events", "eager", None, 0.1),
+                 Point(PAIR[1].label, failure=Failure("memory", "3 GiB")))),
+    Failure("crashed", "SIGKILL"),
+]  # fmt: skip
+TABLE = table.frame(ASKED, RESULTS)
+
+
+def test_a_table_has_a_row_for_each_contestant_failed_ones_too():
+    assert list(TABLE.columns) == list(table.COLUMNS) and len(TABLE) == 4
+    assert TABLE["latency_s"].tolist()[0] == 1.5 and TABLE["latency_s"].isna().tolist() == [False, True, True, True]
+    assert TABLE["failure"].tolist()[1:] == [
+        "Out of memory: an allocation was refused (3 GiB).",
+        *["The measuring process ended unexpectedly (SIGKILL)."] * 2,
+    ]
+    assert set(TABLE["q_len"]) == {64, 128} and TABLE["date"].str.fullmatch(r"\d{4}-\d\d-\d\d").all()
+    assert {"torch", "hardware", "threads", "device"} <= set(TABLE.columns)
+
+
+@pytest.mark.parametrize("write", [table.to_csv, table.to_json])
+def test_a_table_comes_back_as_it_went(write):
+    pd.testing.assert_frame_equal(table.read(write(TABLE).encode()), TABLE)
+
+
+def changed(**values):
+    held = json.loads(table.to_json(TABLE))
+    held["rows"][0] |= values
+    return json.dumps(held).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "has no rows"),
+        (b"\xff\xfe", "neither CSV nor JSON"),
+        (b"{", "neither CSV nor JSON"),
+        (b'{"format": "attnviz-benchmark-1", "rows": 3}', "neither CSV nor JSON"),
+        (b'{"format": "other", "rows": []}', "neither CSV nor JSON"),
+        (b"[" * 100_000, "columns|rows|neither"),
+        (b"a,b\n1,2\n", "other columns"),
+        (table.to_csv(TABLE).encode() + b"x,y\n", "other columns|holds"),
+        (b" " * (table.MOST_BYTES + 1), "more than 4 MiB"),
+        (changed(extra=1), r"other columns \(extra\)"),
+        (changed(latency_s="fast"), "latency_s holds 'fast'"),
+        (changed(latency_s=-1), "latency_s holds -1"),
+        (changed(latency_s="nan"), "latency_s holds 'nan'"),
+        (changed(latency_s=1e300), "latency_s holds"),
+        (changed(latency_s=True), "latency_s holds True"),
+        (changed(q_len=1.5), "q_len holds 1.5"),
+        (changed(q_len=None), "q_len holds –"),
+        (changed(label="x" * 300), "label holds"),
+        (changed(label="a\nb"), "label holds"),
+        (changed(label=["x"]), "label holds"),
+        (changed(label=""), "label holds –"),
+        (json.dumps({"format": table.FORMAT, "rows": [{}] * 5_001}).encode(), "5,000"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(content, words):
+    with pytest.raises(Refusal, match=words):
+        table.read(content)
+
+
+def test_the_power_of_a_curve_is_that_of_its_long_lengths():
+    square = {length: 3e-9 * length**2 for length in (1024, 2048, 4096)}
+    assert exponent({**square, 64: 5.0, 128: 5.0}) == pytest.approx(2)
+    assert exponent({64: 1.0, 128: 2.0, 256: 4.0}) == pytest.approx(1)
+    assert exponent({64: 1.0, 128: 2.0}) is None and exponent({}) is None
+
+
+def test_a_crossing_lies_where_the_order_changes_for_good():
+    lengths = [2**power for power in range(6, 13)]
+    curves = {"square": {n: n**2 / 1000 for n in lengths}, "line": {n: float(n) for n in lengths}}
+    (cross,) = crossings(curves)
+    assert (cross.faster, cross.slower) == ("line", "square")
+    assert cross.length == pytest.approx(1000) and cross.value == pytest.approx(1000)
+    assert crossings({"a": {1: 1.0, 2: 1.0}, "b": {1: 2.0, 2: 2.0}}) == []
+    assert crossings({"a": {1: 1.0}, "b": {2: 2.0}}) == []
+
+
+def test_the_sentence_says_what_the_numbers_say():
+    lengths = (1024, 2048, 4096)
+    curves = {"square": {n: n**2 / 1.5e6 for n in lengths}, "line": {n: n / 1e3 for n in lengths}}
+    said = finding(curves)
+    assert said is not None
+    assert said.en == (
+        "At 4,096 tokens line is fastest (4.1 s), 2.73× faster than square. Time grows as L^2.00 (square), "
+        "L^1.00 (line). line overtakes square at about 1,500 tokens."
+    )
+    assert "4,096" in said.zh and "1,500" in said.zh
+    assert finding({}) is None and finding({"a": {}}) is None
+    alone = finding({"a": {64: 0.5}})
+    assert alone is not None and alone.en == "At 64 tokens a takes 500 ms."
+
+
+def test_every_way_to_compute_a_variant_is_a_pair():
+    assert list(PAIRS) == [f"{key}-{backend}" for key in VARIANTS for backend in VARIANTS[key].backends]
+    assert len({pair.name for pair in PAIRS.values()}) == len(PAIRS) and set(DEFAULTS) <= set(PAIRS)
+    assert PAIRS["gqa-flash"].name == "GQA · flash"
+
+
+def test_the_least_time_is_that_of_the_slower_roof():
+    speed = Speed(flops=100.0, bandwidth=10.0)
+    assert speed.seconds(1000, 10) == 10 and speed.seconds(10, 1000) == 100
+
+
+def test_the_command_line_names_what_cannot_be_asked(capsys):
+    assert main(["--device", "tpu"]) == 2 and "device must be one of" in capsys.readouterr().err
+    assert main(["--output", "x.txt"]) == 2 and ".json or .csv" in capsys.readouterr().err
+    assert main(["--lengths", "0"]) == 2 and "q_len must be" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--pairs", "hydra"])
+    quick = requests(parser().parse_args(["--quick"]))
+    # Each request ends within its limit, and a crash starts the process once more.
+    assert sum(request.limit_s for request in quick) <= 90
+
+
+def test_the_command_line_measures_and_writes(tmp_path, capsys):
+    target = tmp_path / "found.csv"
+    arguments = ["--lengths", "16", "32", "--heads", "2", "--d-k", "8", "--quick", "--device", "cpu"]
+    assert main([*arguments, "--pairs", "mha-eager", "mha-sdpa", "--output", str(target)]) == 0
+    held = table.read(target.read_bytes())
+    assert held["latency_s"].notna().all() and held["q_len"].tolist() == [16, 16, 32, 32]
+    said = capsys.readouterr().out
+    assert "MHA · eager" in said and "At 32 tokens" in said
+
+
+def test_contestants_of_the_command_line_are_plain():
+    (request, *_) = requests(parser().parse_args(["--quick", "--pairs", "linear-chunked", "--device", "cpu"]))
+    sizes = {"hidden_size": 512, "num_attention_heads": 8}
+    assert request.contestants == (Contestant("linear", "chunked", sizes, label="linear · chunked"),)
