@@ -69,7 +69,8 @@ def _time_alt(panel: Panel, both: tuple[Grown, Grown]) -> str:
 def _plot(panel: Panel, key: str, drawn: Sequence[Curve], title: str, alt: str) -> None:
     contexts = measuring.CONTEXTS
     figure = curves(
-        drawn, x_title=panel.title("work.context"), y_title=title, predicted=panel.title("work.predicted"),
+        drawn, x_title=panel.title("work.context"), predicted=panel.title("work.predicted"),
+        label=units.flops if key == "flops" else units.seconds,
         ticks=(contexts, [units.short_length(context) for context in contexts]),
     )  # fmt: skip
     if key == "flops":
