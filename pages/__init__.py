@@ -15,6 +15,7 @@ class PageEntry(NamedTuple):
 PAGES: dict[str, tuple[PageEntry, ...]] = {
     "": (PageEntry("home", ":material/home:"),),
     "understand": (
+        PageEntry("why_attention", ":material/timeline:"),
         PageEntry("attention", ":material/grid_on:"),
         PageEntry("saturation", ":material/show_chart:"),
         PageEntry("masks", ":material/filter_b_and_w:"),

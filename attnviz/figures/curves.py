@@ -36,19 +36,23 @@ def curves(
     x_title: str,
     ticks: Mapping[float, str],
     log: bool = False,
+    x_log: bool = True,
+    height: int = HEIGHT,
     limits: tuple[float, float] | None = None,
     marks: Mapping[float, str] | None = None,
     levels: Mapping[str, float] | None = None,
     y_text: Mapping[float, str] | None = None,
     colours: Sequence[str] = COLOURS,
 ) -> Figure:
-    """Draw curves over a logarithmic axis.
+    """Draw curves over a size.
 
     Args:
         shown: The curves.
         x_title: Title of the horizontal axis.
         ticks: Places on it → what stands there.
         log: Whether the vertical axis is logarithmic.
+        x_log: Whether the horizontal one is.
+        height: Height in CSS pixels.
         limits: Its range; None fits it.
         marks: Places on the horizontal axis → words beside a dotted line there.
         levels: Words → height of a dashed line.
@@ -76,12 +80,12 @@ def curves(
         y_text = y_text or _plain(low, high)
     if y_text:
         y_axis |= {"tickvals": list(y_text), "ticktext": list(y_text.values())}
-    shapes, notices = _marked(marks or {}, levels or {}, log)
+    shapes, notices = _marked(marks or {}, levels or {}, log, x_log)
     layout = {
-        "height": HEIGHT,
+        "height": height,
         "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
-        "xaxis": {"type": "log", "title": {"text": x_title, "standoff": 4}, "tickvals": list(ticks),
-                  "ticktext": list(ticks.values()), "tickangle": 0},
+        "xaxis": {"type": "log" if x_log else "linear", "title": {"text": x_title, "standoff": 4},
+                  "tickvals": list(ticks), "ticktext": list(ticks.values()), "tickangle": 0},
         "yaxis": y_axis,
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 14}},
         "showlegend": True,
@@ -115,7 +119,9 @@ def _fitted(columns: Sequence[np.ndarray], log: bool) -> tuple[float, float]:
     return float(every.min()) / 1.6, float(every.max()) * 1.6
 
 
-def _marked(marks: Mapping[float, str], levels: Mapping[str, float], log: bool) -> tuple[list[Figure], list[Figure]]:
+def _marked(
+    marks: Mapping[float, str], levels: Mapping[str, float], log: bool, x_log: bool
+) -> tuple[list[Figure], list[Figure]]:
     """Give lines across the figure, with their words."""
     shapes: list[Figure] = [
         {"type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1,
@@ -123,8 +129,8 @@ def _marked(marks: Mapping[float, str], levels: Mapping[str, float], log: bool) 
         for at in marks
     ]  # fmt: skip
     notices: list[Figure] = [
-        {"x": float(np.log10(at)), "yref": "paper", "y": 1, "text": words, "showarrow": False, "xanchor": "left",
-         "yanchor": "top", "xshift": 4}
+        {"x": float(np.log10(at)) if x_log else at, "yref": "paper", "y": 1, "text": words, "showarrow": False,
+         "xanchor": "left", "yanchor": "top", "xshift": 4}
         for at, words in marks.items() if words
     ]  # fmt: skip
     for words, level in levels.items():

@@ -13,6 +13,7 @@ from pages.ui import (
     masks_picture,
     saturation_picture,
     variants_picture,
+    why_attention_picture,
 )
 from pages.ui.live import Figure, make_routes
 from pages.ui.plot.asset import asset_routes
@@ -27,6 +28,7 @@ FIGURES = MappingProxyType(
         variants_picture.FIGURE: Figure(variants_picture.frame, variants_picture.cell),
         kv_cache_picture.FIGURE: Figure(kv_cache_picture.frame, kv_cache_picture.cell),
         flash_picture.FIGURE: Figure(flash_picture.frame, flash_picture.cell),
+        why_attention_picture.FIGURE: Figure(why_attention_picture.frame),
         linear_picture.FIGURE: Figure(linear_picture.frame, linear_picture.cell),
     }
 )
