@@ -59,20 +59,7 @@ def curves(
         y_text: Places on the vertical axis → what stands there; None leaves them to Plotly.
         colours: The colours.
     """
-    names: set[str] = set()
-    data: list[Figure] = []
-    for curve in shown:
-        style = {"color": colours[curve.colour], "width": 1.5 if curve.measured else 2.5}
-        data.append(
-            {
-                "type": "scatter", "x": np.asarray(curve.x), "y": np.asarray(curve.y, dtype=float), "name": curve.name,
-                "mode": "lines+markers" if curve.measured else "lines", "legendgroup": curve.name,
-                "line": style | ({} if curve.measured else {"dash": "dash"}), "marker": {"size": 9},
-                "showlegend": curve.measured and curve.name not in names,
-                "hovertemplate": "%{x:,} · %{y:.4g}<extra>%{fullData.name}</extra>",
-            }
-        )  # fmt: skip
-        names.add(curve.name)
+    data = _traces(shown, colours)
     low, high = limits or _fitted([np.asarray(curve.y, dtype=float) for curve in shown], log)
     y_axis: Figure = {"range": [np.log10(low), np.log10(high)] if log else [low, high], "nticks": 6}
     if log:
@@ -93,6 +80,25 @@ def curves(
         "annotations": notices,
     }  # fmt: skip
     return {"data": data, "layout": layout}
+
+
+def _traces(shown: Sequence[Curve], colours: Sequence[str]) -> list[Figure]:
+    """Give a trace for each curve; a name stands in the legend once."""
+    names: set[str] = set()
+    data: list[Figure] = []
+    for curve in shown:
+        style = {"color": colours[curve.colour], "width": 1.5 if curve.measured else 2.5}
+        data.append(
+            {
+                "type": "scatter", "x": np.asarray(curve.x), "y": np.asarray(curve.y, dtype=float), "name": curve.name,
+                "mode": "lines+markers" if curve.measured else "lines", "legendgroup": curve.name,
+                "line": style | ({} if curve.measured else {"dash": "dash"}), "marker": {"size": 9},
+                "showlegend": curve.measured and curve.name not in names,
+                "hovertemplate": "%{x:,} · %{y:.4g}<extra>%{fullData.name}</extra>",
+            }
+        )  # fmt: skip
+        names.add(curve.name)
+    return data
 
 
 def powers_of_two(low: int, high: int, every: int = 1) -> dict[float, str]:
