@@ -141,6 +141,31 @@ def test_the_code_on_the_page_is_that_of_its_view():
     assert "[..., :48]" in app.code[0].value and "torch.bfloat16" in app.code[0].value
 
 
+# ---- distributions ----
+
+
+@pytest.mark.parametrize("d_k", ["64", "1024"])
+def test_a_narrow_distribution_is_drawn_as_high_as_it_is(d_k):
+    settings = {"show": "scores", "d_k": d_k, "samples": "512"}
+    traces = carried(**settings)["scaled"]["data"]
+    for name in ("1/√d_k", "1/d_k"):
+        steps, bell = (trace for trace in traces if trace["name"] == name)
+        assert max(numbers(steps["y"])) == pytest.approx(max(numbers(bell["y"])), rel=0.1), name
+        x, y = numbers(steps["x"]), numbers(steps["y"])
+        assert sum(y) * (x[1] - x[0]) == pytest.approx(1.0, abs=0.01)
+        assert y[0] == y[-1] == 0.0
+
+
+def test_a_narrow_peak_does_not_flatten_the_usual_scaling():
+    def top(d_k: str) -> list[float] | None:
+        return carried(show="scores", d_k=d_k)["scaled"]["layout"]["yaxis"].get("range")
+
+    usual = (2 * np.pi) ** -0.5
+    assert top("4") is None
+    assert top("1024") == [0, pytest.approx(4.4 * usual, rel=0.05)]
+    assert carried(show="scores", variance_q="0")["scaled"]["layout"]["yaxis"].get("range") is None
+
+
 # ---- training ----
 
 
@@ -200,3 +225,24 @@ def test_another_setting_is_another_race():
     app.number_input(key="saturation.seed").set_value(1)
     check(app.run())
     assert say("en", "saturation.training.hint") in said(app)
+
+
+def test_a_training_that_runs_away_says_so_and_leaves_the_axis():
+    app = start(visit(page="saturation", show="training", d_k="16", rate="100"))
+    app.button(key="saturation.stop").click()
+    check(app.run())
+    race = app.session_state["saturation.race"].race
+    while race.steps < 40:
+        race.step()
+    check(app.run())
+    (words,) = [entry.value for entry in app.markdown if "This run" in entry.value]
+    lost = {key: [not np.isfinite(step.loss) for step in steps] for key, steps in race.shown.items()}
+    assert any(map(any, lost.values()))
+    for key, name in saturation_picture.names(settle({}).view, "en").items():
+        (line,) = [line for line in words.splitlines() if line.startswith(f"- {name}:")]
+        if any(lost[key]):
+            assert f"from step {lost[key].index(True) + 1} on" in line and "right" not in line
+        else:
+            assert "right" in line
+    assert "nan" not in words
+    assert plots(app)["saturation.loss"]["layout"]["yaxis"]["range"] == [0, pytest.approx(3 * np.log(16))]

@@ -14,6 +14,7 @@ Arrays = Mapping[str, np.ndarray]
 # The first colours of the light theme; the page names its theme's own instead.
 COLOURS = ("#0b5cad", "#c44601", "#00795a", "#8a2d8f", "#8c6500")
 STEPS = 256
+BINS = 80
 # How much of its room a row's bars may take; the rest is for its name.
 ROW = 0.72
 ROW_HEIGHT = 80
@@ -201,6 +202,7 @@ def densities(
     x_title: str,
     colours: Mapping[str, str],
     reach: float,
+    highest: float | None = None,
 ) -> Figure:
     """Draw how scores are distributed, in steps, over the normal distributions that theory expects.
 
@@ -211,13 +213,11 @@ def densities(
         x_title: Title of the axis of scores.
         colours: Name → colour.
         reach: The axis goes from −reach to reach.
+        highest: Where the axis of densities ends; None fits it.
     """
-    edges = np.linspace(-reach, reach, 81)
-    middles = (edges[1:] + edges[:-1]) / 2
-    fine = np.linspace(-reach, reach, 241)
     data: list[Figure] = []
     for name, values in scores.items():
-        counted = np.histogram(values[np.isfinite(values)], edges)[0] / max(1, values.size) / (edges[1] - edges[0])
+        middles, counted = _steps(values, reach)
         # Areas of several distributions would hide one another.
         look = {"fill": "tozeroy", "opacity": 0.75} if len(scores) == 1 else {}
         data.append(
@@ -225,24 +225,49 @@ def densities(
              "line": {"shape": "hvh", "width": 1.5, "color": colours[name]}, **look,
              "hovertemplate": "%{x:.3g} · %{y:.3g}<extra>%{fullData.name}</extra>"}
         )  # fmt: skip
-        parts = normals.get(name)
-        if parts is None:
+        parts = [part for part in normals.get(name) or () if part[2] > 0]
+        if not parts:
             continue
+        bells = [mean + np.linspace(-5.0, 5.0, 121) * deviation for _, mean, deviation in parts]
+        fine = np.sort(np.concatenate([[-reach, reach], *bells]))
         expected = sum(
             share * np.exp(-0.5 * ((fine - mean) / deviation) ** 2) / (deviation * np.sqrt(2 * np.pi))
             for share, mean, deviation in parts
-            if deviation > 0
         )
         data.append(
-            {"type": "scatter", "x": fine, "y": expected + np.zeros_like(fine), "mode": "lines", "hoverinfo": "skip",
+            {"type": "scatter", "x": fine, "y": expected, "mode": "lines", "hoverinfo": "skip",
              "name": names[name], "line": {"width": 2.5, "color": colours[name], "dash": "dash"}}
         )  # fmt: skip
-    layout = {"showlegend": False, "margin": _MARGIN, "height": 300, "yaxis": {"rangemode": "tozero", "nticks": 5}}
+    y_axis: Figure = {"range": [0, highest]} if highest else {"rangemode": "tozero"}
+    layout = {"showlegend": False, "margin": _MARGIN, "height": 300, "yaxis": y_axis | {"nticks": 5}}
     return {"data": data, "layout": {**layout, "xaxis": {"title": {"text": x_title}, "range": [-reach, reach]}}}
 
 
+def _steps(values: np.ndarray, reach: float) -> tuple[np.ndarray, np.ndarray]:
+    """Give middles and heights of a histogram as fine as its own values ask for; bins for all would blunt the narrow.
+
+    What is not finite is counted among all, and lies in no bin.
+    """
+    finite = values[np.isfinite(values) & (np.abs(values) <= reach)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    if high - low <= 1e-6 * reach:  # all alike
+        low, high = -reach, reach
+    counted, edges = np.histogram(finite, np.linspace(low, high, BINS + 1))
+    width = edges[1] - edges[0]
+    # An empty bin at either end brings the line down to 0.
+    middles = low + (np.arange(BINS + 2) - 0.5) * width
+    return middles, np.pad(counted, 1) / max(1, values.size) / width
+
+
 def training(
-    shown: Arrays, *, names: Mapping[str, str], x_title: str, log: bool, steps: int, colours: Sequence[str] = COLOURS
+    shown: Arrays,
+    *,
+    names: Mapping[str, str],
+    x_title: str,
+    log: bool,
+    steps: int,
+    most: float | None = None,
+    colours: Sequence[str] = COLOURS,
 ) -> Figure:
     """Draw a quantity of the training against its steps, a line for each scaling.
 
@@ -251,7 +276,8 @@ def training(
         names: Scaling → what it is called.
         x_title: Title of the axis of steps.
         log: Whether the quantity's axis is logarithmic.
-        steps: Where the axis ends.
+        steps: Where the axis of steps ends.
+        most: Where the axis of the quantity ends at the latest: a training that runs away leaves it.
         colours: A colour for each scaling.
     """
     data = []
@@ -262,6 +288,9 @@ def training(
              "hovertemplate": "%{x} · %{y:.4g}<extra>%{fullData.name}</extra>"}
         )  # fmt: skip
     y_axis: Figure = {"type": "log", "exponentformat": "power", "nticks": 6} if log else {"rangemode": "tozero"}
+    finite = [values[np.isfinite(values)].max(initial=0.0) for values in shown.values()]
+    if most is not None and max(finite, default=0.0) > most:
+        y_axis = {"range": [0, most]}
     layout = {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}, "height": 300}
     return {
         "data": data,

@@ -169,11 +169,19 @@ def _scores(view: View, language: str) -> dict[str, Drawn]:
             x_title=words["axis"],
             colours=colours,
             reach=4.2 * widest or 1.0,
+            highest=_highest(spreads),
         )
         numbers = ", ".join(f"{called[key]} {units.number(spread, 4)}" for key, spread in spreads.items())
         caption = words[part].format(d_k=view.d_k)
         drawn[part] = Drawn(figure, caption, say(language, "saturation.scores.alt", title=caption, numbers=numbers))
     return drawn
+
+
+def _highest(spreads: Mapping[str, float]) -> float | None:
+    """Give where the axis of densities ends so that a narrow peak, such as that of 1/d_k, does not flatten 1/√d_k."""
+    most = 4 / spreads["sqrt"] if spreads.get("sqrt") else np.inf
+    narrow = [1 / spread for spread in spreads.values() if spread > 0]
+    return 1.1 * most * (2 * np.pi) ** -0.5 if max(narrow, default=0.0) > most else None
 
 
 def _spread(values: np.ndarray) -> float:

@@ -20,6 +20,8 @@ STEPS = 400
 CHUNK_S = 0.2
 EVERY_S = 0.35
 _STORE = "saturation.race"
+# A loss worse than this many times guessing has run away, and the axis no longer follows it.
+RUN_AWAY = 3.0
 # The last steps that a result is an average of.
 LAST = 20
 
@@ -112,7 +114,7 @@ def _curves(panel: Panel, race: Race) -> None:
         title = panel.title(f"training.{field}")
         figure = training(
             shown, names=names, x_title=panel.title("training.step"), log=field == "gradient", steps=STEPS,
-            colours=saturation_picture.COLOURS,
+            most=RUN_AWAY * float(np.log(CLASSES)) if field == "loss" else None, colours=saturation_picture.COLOURS,
         )  # fmt: skip
         last = ", ".join(f"{names[key]} {values[-1]:.3g}" for key, values in shown.items())
         with column:
@@ -129,8 +131,12 @@ def result(panel: Panel, race: Race) -> str:
     losses = {key: float(np.mean([step.loss for step in steps])) for key, steps in last.items()}
     right = {key: float(np.mean([step.right for step in steps])) for key, steps in last.items()}
     ordered = sorted(losses, key=lambda key: (np.isnan(losses[key]), losses[key]))
-    lines = [
-        panel.title("training.line", name=names[key], loss=f"{losses[key]:.3f}", right=f"{100 * right[key]:.0f} %")
-        for key in ordered
-    ]
+    lines = []
+    for key in ordered:
+        lost = [step for step, one in enumerate(race.shown[key], 1) if not np.isfinite(one.loss)]
+        if lost:
+            lines.append(panel.title("training.lost", name=names[key], step=lost[0]))
+            continue
+        fields = {"loss": f"{losses[key]:.3f}", "right": f"{100 * right[key]:.0f} %"}
+        lines.append(panel.title("training.line", name=names[key], **fields))
     return panel.title("training.result", step=race.steps, last=min(LAST, race.steps)) + "\n" + "\n".join(lines)
