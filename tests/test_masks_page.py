@@ -15,7 +15,7 @@ from attnviz.masks import MASKS, dense
 from attnviz.masks.own import DEFAULT_RULE
 from attnviz.score_mods import SCORE_MODS
 from attnviz.text import LANGUAGES, Refusal
-from pages.ui import masks_picture
+from pages.ui import masks_details, masks_maps, masks_picture
 from pages.ui.heatmap.frame import MASKED, MOST_BYTES, NAN, NO_KEY, TOP, unpack
 from pages.ui.translate import say
 from tests.pages import check, component, go, keys, link, plain, said, shown, visit, widgets
@@ -327,6 +327,17 @@ def test_a_cell_is_said_in_words():
     assert float(str(alone["value"])) == pytest.approx(-4 * 0.5, abs=1e-5)
     together = masks_picture.cell({"score_mod": "alibi", "part": "change", "map": "together", "row": "5", "col": "9"})
     assert (together["value"], together["state"]) == ("", 1)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_pairs_and_layers_are_named_in_the_legend(language):
+    may, after = say(language, "masks.may"), [say(language, "masks.reach.after", layer=layer) for layer in (1, 2, 3)]
+    assert {one.kinds for one in masks_details.plain_grid(language).maps} == {((1.0, may),)}
+    link = {"section": "reach", "mask": "sliding_window", "window": "3"}
+    (drawn,) = masks_maps.reach(settle(link).view, language)[0].maps
+    assert drawn.kinds == tuple(zip((1.0, 2.0, 3.0), after, strict=True))
+    (many,) = masks_maps.reach(settle(link | {"layers": "7"}).view, language)[0].maps
+    assert many.kinds == ()
 
 
 def test_thumbnails_and_the_two_plain_pictures_answer_too():

@@ -149,8 +149,8 @@ def plain_grid(language: str) -> Grid:
         cells = region(view.build_mask(), view.look, (0, size), (0, size)).numpy()
         rows, cols = (Axis(dim, say(language, f"masks.axis.{dim}"), size, 0, tokens) for dim in ("query", "key"))
         state = (~cells).astype(np.uint8)
-        name = say(language, f"masks.plain.{key}")
-        maps.append(Map(key, name, cells.astype(np.float32), rows, cols, state, low=0.0, high=1.0))
+        name, kinds = say(language, f"masks.plain.{key}"), ((1.0, say(language, "masks.may")),)
+        maps.append(Map(key, name, cells.astype(np.float32), rows, cols, state, low=0.0, high=1.0, kinds=kinds))
     return Grid(tuple(maps), "", say(language, "masks.plain.alt"))
 
 

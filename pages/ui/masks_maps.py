@@ -21,6 +21,8 @@ THUMB, MAIN_SIDE, BESIDE_SIDE, SMALL_SIDE = 32, 1024, 640, 512
 # Where on the colours a tile stands.
 FULL, PARTIAL = 1.0, 0.5
 KINDS = ((FULL, "full"), (PARTIAL, "partial"))
+# So many layers are told apart by eye and have a name in the legend; more of them stand on a bar.
+MOST_NAMED = 6
 
 
 def counted(view: View) -> Survey:
@@ -179,7 +181,10 @@ def reach(view: View, language: str) -> tuple[Grid, reaches.Reach]:
     }
     caption, alt = (say(language, f"masks.reach.{word}", **fields) for word in ("caption", "alt"))
     values = found.first.astype(np.float32)
-    drawn = Map("reach", title(view, language), values, rows, cols, state, low=0.0, high=high)
+    layers = range(1, int(found.first.max()) + 1)
+    kinds = tuple((float(layer), say(language, "masks.reach.after", layer=layer)) for layer in layers)
+    kinds = kinds if len(kinds) <= MOST_NAMED else ()
+    drawn = Map("reach", title(view, language), values, rows, cols, state, low=0.0, high=high, kinds=kinds)
     return Grid((drawn,), caption, alt), found
 
 

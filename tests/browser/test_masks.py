@@ -238,12 +238,13 @@ def test_a_phone_has_the_whole_width_and_no_more(visit: Open, section: str) -> N
     [
         ("mask", ["may attend", "masked"], False),
         ("blocks", ["full", "partial", "empty, skipped"], False),
-        ("reach", ["not reached"], True),
+        ("reach", ["after layer 1", "not reached"], False),
+        ("reach&layers=12&mask=sliding_window&window=2", ["not reached"], True),
     ],
 )
 def test_what_has_a_name_stands_in_the_legend_and_not_on_a_bar(section, names, has_bar, visit: Open) -> None:
     page = visit(f"lang=en&section={section}")
-    key = f"main-{section}"
+    key = f"main-{section.partition('&')[0]}"
     expect(root(page, key).locator("[data-part=legend] > *")).to_have_text(names)
     assert any(label["axis"] == "bar" for label in layout(page, key)["labels"]) is has_bar
 
