@@ -20,6 +20,7 @@ _SEVERAL = Text(
 )
 _FLAG = Text("0 or 1", " 0 或 1")
 _LENGTHS = Text("whole numbers from {low} to {high}, separated by commas", "以逗号分隔的 {low} 到 {high} 之间的整数")
+_FEWER = Text("at most {most} whole numbers, separated by commas", "最多 {most} 个以逗号分隔的整数")
 _WORDS = Text("text of at most {high} characters", "不超过 {high} 个字符的文本")
 
 
@@ -207,7 +208,9 @@ class Lengths(Knob):
             parts = (raw,)
         else:
             parts = ()
-        if not 1 <= len(parts) <= self.most:
+        if len(parts) > self.most or (isinstance(raw, str) and raw.count(",") >= self.most):
+            raise self._refuse(_FEWER.fill(most=self.most), raw)
+        if not parts:
             raise self._refuse(rule, raw)
         one = Integer(self.name, self.label, self.low, low=self.low, high=self.high)
         try:

@@ -46,6 +46,14 @@ def test_a_good_value_is_taken(knob, raw, value):
     assert type(parsed) is type(value)
 
 
+def test_too_long_a_list_is_told_how_long_it_may_be():
+    for raw in ("1,2,3,4", [1, 2, 3, 4], "1," * 400):
+        with pytest.raises(ValueError, match="lengths must be at most 3 whole numbers"):
+            LENGTHS.parse(raw)
+    with pytest.raises(ValueError, match="whole numbers from 0 to 9"):
+        LENGTHS.parse("1,2,10")
+
+
 BAD = [
     *(
         (INTEGER, raw)

@@ -11,7 +11,8 @@ from attnviz.text import Refusal, Text
 _FORM = Text("form must be one of {options}, got {value!r}.", "form 应为以下之一：{options}，收到的是 {value!r}。")
 _JOINS = MappingProxyType({"and": "first & second", "or": "first | second", "and_not": "first & ~second"})
 
-_TENSORS = "q, k, v = (torch.randn(1, 1, length, 64) for length in (q_len, kv_len, kv_len))\n"
+# Short lines: beside the gallery there is room for about sixty characters.
+_TENSORS = "q = torch.randn(1, 1, q_len, 64)\nk, v = torch.randn(2, 1, 1, kv_len, 64)\n"
 
 
 def export(view: View, form: str | None = None) -> str:
@@ -64,7 +65,8 @@ def _allowed(view: View) -> str:
         [
             "import torch\n",
             f"q_len, kv_len = {view.length}, {view.key_length}",
-            f"q_idx, kv_idx = {index}, torch.arange(kv_len)[None]",
+            f"q_idx = {index}",
+            "kv_idx = torch.arange(kv_len)[None]",
             *([f"head = torch.tensor({view.head})"] if view.build_mask().per_head else []),
             *lines,
             f"allowed = ({made}).expand(q_len, kv_len)  # True = may attend",
@@ -79,7 +81,7 @@ def _sdpa(view: View) -> str:
         note = "# The same without a matrix: is_causal=True in place of attn_mask.\n"
     return (
         f"{_allowed(view)}\n{_TENSORS}{note}"
-        "output = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=allowed)\n"
+        "output = torch.nn.functional.scaled_dot_product_attention(\n    q, k, v, attn_mask=allowed\n)\n"
     )
 
 

@@ -230,7 +230,7 @@ def _code(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) -
     panel.control("form", segmented=True, bare=True)
     view = panel.settled.view
     st.markdown(panel.title(f"code.{view.form}"))
-    st.code(export(view), language="python")
+    st.code(export(view), language="python", wrap_lines=True)
 
 
 def _plot(panel: Panel, group: Group, figure: object, alt: str, label: str) -> None:
