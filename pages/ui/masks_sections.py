@@ -146,7 +146,7 @@ def _mask(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) -
                 key="masks.change",
                 height=CHANGE_HEIGHT,
                 group=group,
-                words=table(panel.language, "heatmap"),
+                words=table(panel.language, "heatmap") | {"own_range": panel.title("change_range")},
                 selected=selection(panel),
                 on_select=lambda chosen: select(panel, "cell", chosen),
             )

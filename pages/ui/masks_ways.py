@@ -54,6 +54,11 @@ def name(way: Way, language: str) -> str:
     return say(language, f"masks.way.{way.key}")
 
 
+def short(way: Way, language: str) -> str:
+    """Name a way above its map, which is narrow where there are many."""
+    return table(language, "masks.short").get(way.key) or name(way, language)
+
+
 def _drawn(found: Comparison) -> list[tuple[Way, np.ndarray, np.ndarray]]:
     """Give the ways that did not fail, with their weights and differences."""
     return [
@@ -77,7 +82,7 @@ def _map(
         masks_maps.axis(language, dim, length)
         for dim, length in zip(("query", "key"), found.allowed.shape, strict=True)
     )
-    return Map(way.key, name(way, language), values, rows, cols, palette=palette, low=low, high=high)
+    return Map(way.key, short(way, language), values, rows, cols, palette=palette, low=low, high=high)
 
 
 def first(view: View) -> str:
@@ -170,4 +175,5 @@ def _rows(panel: Panel, found: Comparison) -> list[str]:
 
 
 def _plain(size: float) -> str:
-    return f"{size:.2e}" if size else "0"
+    # A minus sign, unlike a hyphen, is no place to break the number.
+    return f"{size:.2e}".replace("-", "−") if size else "0"

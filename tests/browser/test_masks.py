@@ -184,6 +184,15 @@ def test_nan_cells_are_named_in_the_legend(visit: Open) -> None:
     page.wait_for_url("**empty=0*")
 
 
+@pytest.mark.parametrize("convention", ["fill", "meaning", "floats"])
+def test_every_way_has_its_whole_name_above_its_map(convention: str, visit: Open) -> None:
+    page = visit(f"lang=en&section=conventions&convention={convention}", viewport=PHONE, touch=True)
+    drawn = layout(page, f"ways-main-{convention}")
+    titles = [label["text"] for label in drawn["labels"] if label["axis"] == "title"]
+    assert len(titles) == len(drawn["maps"])
+    assert [title for title in titles if "…" in title] == []
+
+
 def test_a_long_mask_is_pooled_and_sharper_where_it_is_zoomed(visit: Open) -> None:
     page = visit("lang=en&mask=sliding_window&length=4096&window=100")
     expect(caption(page)).to_contain_text("4,096 × 4,096")
