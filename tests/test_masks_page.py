@@ -142,7 +142,7 @@ HOSTILE = {
     "markup": ({"mask": "own", "rule": "<script>alert(1)</script>"}, "cannot be read"),
     "flood": ({"mask": "own", "rule": "q_idx<" * 4000}, "text of at most 240 characters"),
     "length": ({"length": "-1"}, "length must be a whole number from 1 to 131,072, got '-1'"),
-    "cell": ({"cell": "1,2,3"}, "cell must be whole numbers"),
+    "cell": ({"cell": "1,2,3"}, "cell must be at most 2 whole numbers"),
     "unknown": ({"d_k": "64"}, "'d_k' is not a setting of this page."),
     "foreign": ({"window": "3"}, None),
     "other": ({"join": "and", "other": "padding", "other_lengths": "x"}, "other_lengths"),
