@@ -20,5 +20,6 @@ except Refusal as refused:
     layout.refusal(refused, panel.language)
 else:
     flash_sections.picture(panel, group)
+    flash_sections.sections(panel, group)
 flash_sections.words(panel)
 panel.write_link()

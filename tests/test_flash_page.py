@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attnviz.figures.flash import LEAST
+from attnviz.flash_view import traffic, weights
 from attnviz.flash_view.settle import settle
 from attnviz.flash_view.walk import now, row, walk
 from attnviz.masks import MASKS
@@ -13,7 +14,7 @@ from attnviz.text import LANGUAGES, Refusal
 from pages.ui.flash_picture import CURRENT, DONE, OUTPUT, STATISTICS, TILES, TO_COME, cell, frame
 from pages.ui.heatmap.frame import MASKED, TOP, unpack
 from pages.ui.translate import say
-from tests.pages import link, numbers, plain, plots, said, shown, visit
+from tests.pages import check, link, numbers, plain, plots, said, shown, visit
 
 VIEWS = (
     {},
@@ -116,3 +117,84 @@ def test_what_is_too_large_is_refused_and_the_page_lives(monkeypatch):
     assert say("en", "flash.words.title") in said(app)
     with pytest.raises(Refusal, match="Refused before allocating"):
         frame({"length": "1024"})
+
+
+# ---- the sections below ----
+
+SECTIONS = ("traffic", "flops", "precision", "weights")
+
+
+def opened(language="en", **settings):
+    app = visit(language, page="flash", **settings)
+    for section in SECTIONS:
+        app.session_state[f"flash.{section}"] = True
+    return check(app.run())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_is_folded_away_is_neither_computed_nor_sent_until_it_is_opened(language):
+    closed = visit(language, page="flash")
+    assert set(plots(closed)) == {"flash.statistics", "flash.output"}
+    app = opened(language)
+    assert {"flash.by_memory", "flash.by_length", "flash.errors"} < set(plots(app))
+    words = said(app)
+    for section in SECTIONS:
+        assert say(language, f"flash.{section}.title") not in said(closed).splitlines()
+    for key in ("traffic.lead", "flops.backward", "precision.words", "weights.lead"):
+        assert say(language, f"flash.{key}") in words
+    for figure in plots(app).values():
+        assert figure["layout"]["meta"]["alt"] and "{" not in figure["layout"]["meta"]["alt"]
+    assert len(app.metric) == 3
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_every_mask_can_be_counted(mask):
+    app = opened(mask=mask, length="40", tokens="512")
+    counted = {trace["name"]: trace for trace in plots(app)["flash.by_memory"]["data"]}
+    assert (say("en", "flash.traffic.masked") in counted) == (mask != "full")
+    assert numbers(counted[say("en", "flash.traffic.counted")]["y"])
+
+
+def test_the_chart_of_bytes_says_from_where_on_flash_moves_less():
+    app = opened()
+    curve = traffic.against_memory(settle({}).view)
+    caption = plots(app)["flash.by_memory"]["layout"]["meta"]["caption"]
+    (word,) = re.findall(r"from (\d+) KiB", caption)
+    place = list(curve.at).index(int(word) * 1024)
+    assert curve.predicted[place] < curve.eager[place] and curve.predicted[place - 1] >= curve.eager[place - 1]
+    # The dashed line has the slope of Theorem 2 and stands where the theorem holds: M up to L × d.
+    theorem = next(line for line in plots(app)["flash.by_memory"]["data"] if line["name"].startswith("Theorem"))
+    x, y = (np.array(numbers(theorem[axis])) for axis in "xy")
+    np.testing.assert_allclose(x * y, x[0] * y[0])
+    assert max(x) == 4 * 1024 * 64
+
+
+def test_the_table_of_flops_is_the_count():
+    app = opened(length="64")
+    view = settle({"length": "64"}).view
+    (row_,) = [line for line in said(app).splitlines() if line.startswith("| matrix products")]
+    cells = [cell.strip().replace(",", "") for cell in row_.split("|")]
+    assert [int(cells[2]), int(cells[3])] == [traffic.eager_work(view).products, traffic.flash_work(view).products]
+    assert "less** than eager" in said(app)
+    assert "more** than eager" in said(opened(length="64", mask="full", tile_cols="4"))
+
+
+def test_a_region_of_the_weights_comes_sharper_and_a_cell_exactly():
+    view = settle({"length": "1024"}).view
+    ask = {"length": "1024", "part": "weights", "map": "weights"}
+    header, codes = unpack(frame({**ask, "rows": "1000-1024", "cols": "10-30"}))
+    drawn = header["parts"]["weights"]["maps"][0]
+    assert codes["weights"][0].shape == (24, 20) and drawn["pool"] == [1, 1]
+    assert (drawn["row_axis"]["start"], drawn["col_axis"]["start"]) == (1000, 10)
+    found, _ = weights.weights(view, (1001, 1002), (12, 13))
+    assert float(str(cell({**ask, "row": "1001", "col": "12"})["value"])) == pytest.approx(float(found), rel=1e-5)
+    assert cell({**ask, "row": "3", "col": "12"}) == {"value": "", "state": 1, "row": 3, "col": 12}
+    entry = weights.fused(view).output[0, 0, 5, 7]
+    value = cell({**ask, "map": "output", "row": "5", "col": "7"})["value"]
+    assert float(str(value)) == pytest.approx(float(entry), rel=1e-5)
+    for bad in ({"rows": "0-1025"}, {"rows": "5-5"}, {"cols": "x"}, {"rows": "0-9", "part": "tiles"}):
+        with pytest.raises(Refusal, match="must be"):
+            frame(ask | bad)
+    for bad in ({"row": "1024", "col": "0"}, {"map": "x", "row": "0", "col": "0"}):
+        with pytest.raises(Refusal, match="must be"):
+            cell(ask | bad)

@@ -93,6 +93,16 @@ _KNOBS = (
         step=0.25,
     ),
     Integer("seed", Text("Seed", "随机种子"), 0, low=0, high=2**31 - 1),
+    Choice(
+        "tokens",
+        Text("Tokens of the count", "计数所用的 token 数"),
+        "1024",
+        Text(
+            "Bytes are counted for so many queries and keys, with the mask and d_k of this page.",
+            "按这么多查询和键来计数字节，掩码与 d_k 同本页设置。",
+        ),
+        options={str(tokens): same(f"{tokens:,}") for tokens in (512, 1024, 4096)},
+    ),
 )
 
 KNOBS: Mapping[str, Knob] = MappingProxyType({knob.name: knob for knob in _KNOBS})

@@ -1,6 +1,6 @@
 """One head's attention under a mask, cut into tiles: what a set of settings of the flash page means."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attnviz.knobs import Value
 from attnviz.masks import MASKS, Mask
@@ -24,6 +24,7 @@ class View:
     d_k: int
     sharpness: float
     seed: int
+    tokens: str
     mask_settings: tuple[tuple[str, Value], ...]
 
     @property
@@ -40,6 +41,11 @@ class View:
     def scale(self) -> float:
         """What the scores are multiplied by."""
         return self.sharpness * self.d_k**-0.5
+
+    @property
+    def call(self) -> "View":
+        """The view with nothing in it that the attention itself does not depend on, so that equal calls run once."""
+        return replace(self, step=0, row=0, tile_rows=1, tile_cols=1, tokens="1024")
 
     def build_mask(self) -> Mask:
         """Build the mask with its settings."""

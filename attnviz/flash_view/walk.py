@@ -24,12 +24,14 @@ class Walk(NamedTuple):
         whole: bool likewise: every pair of the tile may attend, so that no mask is put on it.
         read: Bytes of each step.
         places: The tile of each step: index along the queries and along the keys.
+        cols: First key of each step and the one after the last: where the mask's band ends within a tile, its part.
     """
 
     order: np.ndarray
     whole: np.ndarray
     read: tuple[int, ...]
     places: tuple[tuple[int, int], ...]
+    cols: tuple[tuple[int, int], ...]
 
     @property
     def steps(self) -> int:
@@ -93,19 +95,20 @@ def tensors(view: View) -> tuple[Tensor, Tensor, Tensor]:
 
 def walk(view: View) -> Walk:
     """Give the order in which the view's tiles are worked off."""
-    return _walk(replace(view, step=0, row=0, sharpness=1.0, seed=0))
+    return _walk(replace(view, step=0, row=0, sharpness=1.0, seed=0, tokens="1024"))
 
 
 @lru_cache(maxsize=32)
 def _walk(view: View) -> Walk:
     order, whole = np.zeros(view.grid, dtype=np.int64), np.zeros(view.grid, dtype=bool)
-    read, places = [], []
+    read, places, cols = [], [], []
     for step, tile in enumerate(plan(*shapes(view), allowed=view.build_mask(), align=view.align, tile=view.tile), 1):
         place = tile.rows[0] // view.tile_rows, tile.cols[0] // view.tile_cols
         order[place], whole[place] = step, tile.keep is None
         read.append(tile.read)
         places.append(place)
-    return Walk(order, whole, tuple(read), tuple(places))
+        cols.append(tile.cols)
+    return Walk(order, whole, tuple(read), tuple(places), tuple(cols))
 
 
 def shapes(view: View) -> tuple[Tensor, Tensor, Tensor]:
@@ -129,7 +132,7 @@ def now(view: View) -> Now:
 def row(view: View) -> Row:
     """Run the trace over the current block of queries, and give the row that is followed."""
     at = now(view)
-    return _row(replace(view, step=0, row=0), at.block, at.query - at.block * view.tile_rows)
+    return _row(replace(view, step=0, row=0, tokens="1024"), at.block, at.query - at.block * view.tile_rows)
 
 
 @lru_cache(maxsize=64)

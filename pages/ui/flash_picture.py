@@ -12,6 +12,8 @@ from attnviz.flash_view.settle import settle
 from attnviz.flash_view.view import View
 from attnviz.flash_view.walk import Now, Row, Walk, now, row, span, walk
 from attnviz.text import LANGUAGES, Refusal, Text
+from pages.ui import flash_weights
+from pages.ui.flash_weights import WEIGHTS
 from pages.ui.heatmap.frame import MASKED_STATE, Axis, Grid, Map, pack
 from pages.ui.plot.spec import spec, with_figures
 from pages.ui.translate import say
@@ -22,6 +24,12 @@ TILES, STATISTICS, OUTPUT = "tiles", "statistics", "output"
 CURRENT, DONE, TO_COME = 1.0, 0.55, 0.15
 _KINDS = ((CURRENT, "current"), (DONE, "done"), (TO_COME, "to_come"))
 
+_OF_REGION = ("lang", "part", "map", "rows", "cols")
+_REGION = Text(
+    "{name} must be two whole numbers start-stop inside the map, got {value}.",
+    "{name} 应为图内的两个整数 start-stop，收到的是 {value}。",
+)
+_ONE_OF = Text("{name} must be one of {options}, got {value}.", "{name} 应为以下之一：{options}，收到的是 {value}。")
 _INDEX = Text(
     "{name} must be a whole number from 0 to {high}, got {value}.",
     "{name} 应为 0 到 {high} 之间的整数，收到的是 {value}。",
@@ -122,32 +130,63 @@ def read(params: Mapping[str, str], own: tuple[str, ...]) -> tuple[View, str, di
 
 
 def frame(params: Mapping[str, str]) -> bytes:
-    """Give the bytes of a view's pictures.
+    """Give the bytes of a view's pictures, or of a part of its weights where ``rows`` and ``cols`` ask for it.
 
     Raises:
         Refusal: For settings that cannot be read and views that are too large.
     """
+    if {"rows", "cols"} & params.keys():
+        return _region(params)
     view, language, given = read(params, ("lang",))
     drawn = figures_of(view, language)
     specs = {part: spec(one.figure, alt=one.alt, caption=one.caption) for part, one in drawn.items()}
     return with_figures(pack(FIGURE, given, {TILES: tiles(view, language)}), specs)
 
 
+def _region(params: Mapping[str, str]) -> bytes:
+    view, language, given = read(params, _OF_REGION)
+    if params.get("part") != WEIGHTS or params.get("map", WEIGHTS) != WEIGHTS:
+        raise Refusal(_ONE_OF.fill(name="part", options=WEIGHTS, value=repr(params.get("part", "")[:40])))
+    rows, cols = _span(params, "rows", view.length), _span(params, "cols", view.key_length)
+    return pack(FIGURE, given, {WEIGHTS: Grid((flash_weights.weight_map(view, rows, cols, language),))})
+
+
+def _span(params: Mapping[str, str], name: str, length: int) -> tuple[int, int]:
+    parts = params.get(name, f"0-{length}").split("-")
+    if len(parts) == 2 and all(part.isascii() and part.isdigit() and len(part) <= 9 for part in parts):
+        start, stop = int(parts[0]), int(parts[1])
+        if 0 <= start < stop <= length:
+            return start, stop
+    raise Refusal(_REGION.fill(name=name, value=repr(params.get(name, "")[:40])))
+
+
 def cell(params: Mapping[str, str]) -> dict[str, object]:
-    """Say what one tile is: ``row`` and ``col`` name it.
+    """Say what one tile is, or give one weight or entry: ``part``, ``map``, ``row`` and ``col`` name it.
 
     Raises:
-        Refusal: For settings that cannot be read and tiles outside the grid.
+        Refusal: For settings that cannot be read and cells outside the map.
     """
     view, language, _ = read(params, ("lang", "part", "map", "row", "col"))
+    if params.get("part") == WEIGHTS:
+        name = params.get("map", "")
+        if name not in (WEIGHTS, flash_weights.FUSED):
+            options = f"{WEIGHTS}, {flash_weights.FUSED}"
+            raise Refusal(_ONE_OF.fill(name="map", options=options, value=repr(name[:40])))
+        width = view.key_length if name == WEIGHTS else view.d_k
+        return flash_weights.cell(view, name, *_place(params, (view.length, width)))
+    place = _place(params, view.grid)
+    state = MASKED_STATE if walk(view).order[place] == 0 else 0
+    return {"value": tile_text(view, place, language), "state": state, "row": place[0], "col": place[1]}
+
+
+def _place(params: Mapping[str, str], sides: tuple[int, int]) -> tuple[int, int]:
     place = []
-    for name, count in zip(("row", "col"), view.grid, strict=True):
+    for name, count in zip(("row", "col"), sides, strict=True):
         text = params.get(name, "")
         if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) < count):
             raise Refusal(_INDEX.fill(name=name, high=count - 1, value=repr(text[:40])))
         place.append(int(text))
-    state = MASKED_STATE if walk(view).order[tuple(place)] == 0 else 0
-    return {"value": tile_text(view, (place[0], place[1]), language), "state": state, "row": place[0], "col": place[1]}
+    return place[0], place[1]
 
 
 def tile_text(view: View, place: tuple[int, int], language: str) -> str:
@@ -155,6 +194,8 @@ def tile_text(view: View, place: tuple[int, int], language: str) -> str:
     found = walk(view)
     rows, step = span(view, place[0]), int(found.order[place])
     cols = place[1] * view.tile_cols, min((place[1] + 1) * view.tile_cols, view.key_length)
+    # The band of a mask may end within a tile: then only that part of it is loaded.
+    cols = found.cols[step - 1] if step else cols
     word = "skipped" if step == 0 else "whole" if found.whole[place] else "partial"
     fields = {"rows": f"{rows[0]}–{rows[1] - 1}", "cols": f"{cols[0]}–{cols[1] - 1}", "step": step}
     return say(language, f"flash.tiles.{word}", **fields)

@@ -6,7 +6,7 @@ import streamlit as st
 
 from attnviz.flash_view.settings import mask_knobs
 from attnviz.flash_view.walk import walk
-from pages.ui import flash_picture, layout
+from pages.ui import flash_costs, flash_picture, flash_weights, layout
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.flash_picture import OUTPUT, STATISTICS, TILES
@@ -80,6 +80,14 @@ def picture(panel: Panel, group: Group) -> None:
                 one.figure, key=f"flash.{part}", label=panel.title(f"row.{part}_label"), alt=one.alt,
                 caption=one.caption, words=words, group=group, part=part,
             )  # fmt: skip
+
+
+def sections(panel: Panel, group: Group) -> None:
+    """Draw what is folded away below the picture."""
+    flash_costs.bytes_section(panel)
+    flash_costs.flops_section(panel)
+    flash_costs.precision_section(panel)
+    flash_weights.section(panel, group)
 
 
 def _take_tile(panel: Panel, chosen: Mapping[str, object] | None) -> None:

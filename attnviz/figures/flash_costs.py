@@ -1,0 +1,129 @@
+"""Figures of what flash costs and how exact it is, as the plain data and layout of Plotly figures."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Figure = dict[str, Any]
+
+HEIGHT = 340
+_GREY = "rgba(128,128,128,0.9)"
+_HOVER = "%{text}<extra>%{fullData.name}</extra>"
+
+
+class Line(NamedTuple):
+    """Describe one course of bytes.
+
+    Args:
+        name: What it is called.
+        y: ``[points]``, NaN where there is none.
+        colour: "theme-0" and so on, or any colour.
+        mode: ``lines`` for a formula, ``markers`` for what was counted.
+        dash: Of a line.
+        symbol: Of a marker.
+    """
+
+    name: str
+    y: np.ndarray
+    colour: str
+    mode: str = "lines"
+    dash: str = "solid"
+    symbol: str = "circle"
+
+
+def costs(
+    x: np.ndarray,
+    lines: Sequence[Line],
+    *,
+    x_title: str,
+    y_title: str,
+    x_ticks: Mapping[float, str],
+    y_ticks: Mapping[float, str],
+    hover: Sequence[Sequence[str]],
+    marks: Mapping[str, float] | None = None,
+) -> Figure:
+    """Draw courses of bytes on two logarithmic axes.
+
+    Args:
+        x: ``[points]``.
+        lines: The courses.
+        x_title: Title of the horizontal axis.
+        y_title: Title of the vertical axis.
+        x_ticks: Place → what stands there.
+        y_ticks: Likewise.
+        hover: What the hover says of each point, course by course.
+        marks: Name → place of a vertical line.
+    """
+    data = []
+    for line, said in zip(lines, hover, strict=True):
+        there = np.isfinite(line.y)
+        look: Figure = (
+            {"line": {"color": line.colour, "width": 2, "dash": line.dash}}
+            if line.mode == "lines"
+            else {"marker": {"color": line.colour, "size": 9, "symbol": line.symbol, "line": {"width": 1.5}}}
+        )
+        text = [one for one, is_there in zip(said, there, strict=True) if is_there]
+        shown = {"x": x[there], "y": line.y[there], "text": text}
+        data.append({"type": "scatter", "mode": line.mode, "name": line.name, "hovertemplate": _HOVER, **shown, **look})
+    shapes, notices = [], []
+    for name, place in (marks or {}).items():
+        look = {"color": _GREY, "width": 1.5, "dash": "dot"}
+        shapes.append({"type": "line", "yref": "paper", "x0": place, "x1": place, "y0": 0, "y1": 1, "line": look})
+        notices.append(
+            {"x": np.log10(place), "y": 1, "yref": "paper", "text": name, "showarrow": False, "xanchor": "left",
+             "yanchor": "top", "xshift": 3}
+        )  # fmt: skip
+    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
+    return {
+        "data": data,
+        "layout": {
+            "height": HEIGHT, "showlegend": True, "legend": legend, "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+            "shapes": shapes, "annotations": notices,
+            "xaxis": _log_axis(x_title, x_ticks), "yaxis": _log_axis(y_title, y_ticks) | {"automargin": True},
+        },
+    }  # fmt: skip
+
+
+def _log_axis(title: str, ticks: Mapping[float, str]) -> Figure:
+    named = {"text": title, "standoff": 4}
+    return {"type": "log", "title": named, "tickvals": list(ticks), "ticktext": list(ticks.values())}
+
+
+def errors(
+    largest: Mapping[str, Sequence[float]],
+    dtypes: Sequence[str],
+    grain: Sequence[float],
+    *,
+    colours: Sequence[str],
+    x_title: str,
+    grain_name: str,
+) -> Figure:
+    """Draw each way's largest difference from float64, a line of dots for each dtype.
+
+    Args:
+        largest: Way → one number for each dtype; exactly 0 stands at the left end.
+        dtypes: Names of the dtypes.
+        grain: Spacing of numbers around the largest entry of the output, in each dtype.
+        colours: A colour for each of the three ways.
+        x_title: Title of the axis of differences.
+        grain_name: What the spacing is called.
+    """
+    every = np.array([*largest.values(), grain], dtype=np.float64)
+    low = float(every[every > 0].min()) / 3
+    data: list[Figure] = [
+        {"type": "scatter", "mode": "markers", "x": list(grain), "y": list(dtypes), "name": grain_name,
+         "marker": {"symbol": "line-ns-open", "size": 26, "color": _GREY, "line": {"width": 2}}}
+    ]  # fmt: skip
+    for (name, values), colour, symbol in zip(largest.items(), colours, ("circle", "diamond", "square"), strict=True):
+        shown = [max(value, low) for value in values]
+        look = {"color": colour, "size": 12, "symbol": symbol, "opacity": 0.9}
+        data.append({"type": "scatter", "mode": "markers", "x": shown, "y": list(dtypes), "name": name, "marker": look})
+    for trace in data:
+        trace["hovertemplate"] = "%{x:.3g}<extra>%{fullData.name}</extra>"
+    ends = [np.log10(low), np.log10(float(every.max()) * 2)]
+    x_axis = {"type": "log", "range": ends, "title": {"text": x_title, "standoff": 4}, "exponentformat": "power"}
+    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
+    layout = {"height": 260, "showlegend": True, "legend": legend, "margin": {"l": 8, "r": 8, "t": 8, "b": 8}}
+    y_axis = {"type": "category", "autorange": "reversed", "automargin": True}
+    return {"data": data, "layout": {**layout, "xaxis": x_axis | {"nticks": 8}, "yaxis": y_axis}}
