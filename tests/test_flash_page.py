@@ -127,7 +127,7 @@ SECTIONS = ("traffic", "flops", "precision", "weights")
 def opened(language="en", **settings):
     app = visit(language, page="flash", **settings)
     for section in SECTIONS:
-        app.session_state[f"flash.{section}"] = True
+        app.session_state[f"flash.fold.{section}"] = True
     return check(app.run())
 
 

@@ -10,6 +10,8 @@ from attnviz.settings import D_K_STOPS
 from attnviz.text import Text, same
 
 MOST_LENGTH = 4096
+# Lines of the code in which a fault is to be found.
+MOST_LINES = 18
 # Tiles along one side: beyond, they cannot be told apart, and a rule is asked about too many of them.
 MOST_TILES = 64
 LENGTH_STOPS = (*range(1, 17), 24, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 384, 512, 768, 1024, 2048, 4096)
@@ -102,6 +104,22 @@ _KNOBS = (
             "按这么多查询和键来计数字节，掩码与 d_k 同本页设置。",
         ),
         options={str(tokens): same(f"{tokens:,}") for tokens in (512, 1024, 4096)},
+    ),
+    Choice(
+        "bug",
+        Text("Version", "版本"),
+        "own",
+        options={"own": Text("Version A", "版本 A"), "first": Text("Version B", "版本 B")},
+    ),
+    Choice(
+        "line",
+        Text("Which line makes the NaN?", "哪一行产生了 NaN？"),
+        "none",
+        options={
+            "none": same("?"),
+            **{str(line): same(str(line)) for line in range(1, MOST_LINES + 1)},
+            "show": Text("show me", "给我看"),
+        },
     ),
 )
 

@@ -25,6 +25,8 @@ class View:
     sharpness: float
     seed: int
     tokens: str
+    bug: str
+    line: str
     mask_settings: tuple[tuple[str, Value], ...]
 
     @property
@@ -43,9 +45,19 @@ class View:
         return self.sharpness * self.d_k**-0.5
 
     @property
+    def shape(self) -> "View":
+        """The view with nothing in it that its tiles do not depend on."""
+        return replace(self.still, sharpness=1.0, seed=0)
+
+    @property
+    def still(self) -> "View":
+        """The view with nothing in it that the running state of its rows does not depend on."""
+        return replace(self, step=0, row=0, tokens="1024", bug="own", line="none")
+
+    @property
     def call(self) -> "View":
         """The view with nothing in it that the attention itself does not depend on, so that equal calls run once."""
-        return replace(self, step=0, row=0, tile_rows=1, tile_cols=1, tokens="1024")
+        return replace(self.still, tile_rows=1, tile_cols=1)
 
     def build_mask(self) -> Mask:
         """Build the mask with its settings."""

@@ -1,7 +1,6 @@
 """The walk through the tiles as the page shows it: the order of all tiles, and one row's running state."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -95,7 +94,7 @@ def tensors(view: View) -> tuple[Tensor, Tensor, Tensor]:
 
 def walk(view: View) -> Walk:
     """Give the order in which the view's tiles are worked off."""
-    return _walk(replace(view, step=0, row=0, sharpness=1.0, seed=0, tokens="1024"))
+    return _walk(view.shape)
 
 
 @lru_cache(maxsize=32)
@@ -132,7 +131,7 @@ def now(view: View) -> Now:
 def row(view: View) -> Row:
     """Run the trace over the current block of queries, and give the row that is followed."""
     at = now(view)
-    return _row(replace(view, step=0, row=0, tokens="1024"), at.block, at.query - at.block * view.tile_rows)
+    return _row(view.still, at.block, at.query - at.block * view.tile_rows)
 
 
 @lru_cache(maxsize=64)

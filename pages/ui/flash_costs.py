@@ -23,7 +23,7 @@ _SHOWN_LENGTHS = (512, 1024, 4096, 8192)
 
 def bytes_section(panel: Panel) -> None:
     """Count bytes between slow and fast memory, against the size of fast memory and against the length."""
-    opened = layout.fold(panel.title("traffic.title"), icon=":material/swap_vert:", key="flash.traffic")
+    opened = layout.fold(panel.title("traffic.title"), icon=":material/swap_vert:", key="flash.fold.traffic")
     if opened is None:
         return
     view = panel.settled.view
@@ -139,7 +139,7 @@ def _plot(panel: Panel, name: str, figure: dict, caption: str, alt: str) -> None
 
 def flops_section(panel: Panel) -> None:
     """Count the arithmetic of the view, and say where flash does more of it."""
-    opened = layout.fold(panel.title("flops.title"), icon=":material/calculate:", key="flash.flops")
+    opened = layout.fold(panel.title("flops.title"), icon=":material/calculate:", key="flash.fold.flops")
     if opened is None:
         return
     view = panel.settled.view
@@ -166,7 +166,7 @@ def flops_table(panel: Panel, eager: Work, flash: Work) -> str:
 
 def precision_section(panel: Panel) -> None:
     """Show how far each way is from float64 in each data type."""
-    opened = layout.fold(panel.title("precision.title"), icon=":material/target:", key="flash.precision")
+    opened = layout.fold(panel.title("precision.title"), icon=":material/target:", key="flash.fold.precision")
     if opened is None:
         return
     found = exactness.precision(panel.settled.view)

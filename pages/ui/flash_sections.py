@@ -6,7 +6,7 @@ import streamlit as st
 
 from attnviz.flash_view.settings import mask_knobs
 from attnviz.flash_view.walk import walk
-from pages.ui import flash_costs, flash_picture, flash_weights, layout
+from pages.ui import flash_bug, flash_costs, flash_picture, flash_weights, flash_words, layout
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.flash_picture import OUTPUT, STATISTICS, TILES
@@ -88,6 +88,9 @@ def sections(panel: Panel, group: Group) -> None:
     flash_costs.flops_section(panel)
     flash_costs.precision_section(panel)
     flash_weights.section(panel, group)
+    flash_bug.section(panel, group)
+    flash_words.snippet(panel)
+    flash_words.claims(panel)
 
 
 def _take_tile(panel: Panel, chosen: Mapping[str, object] | None) -> None:

@@ -28,7 +28,7 @@ _RANGE: Mapping[str, Any] = MappingProxyType({"log": True, "low": 1e-5, "high": 
 
 def section(panel: Panel, group: Group) -> None:
     """Draw the weights beside the fused output, with the proof that they belong together."""
-    opened = layout.fold(panel.title("weights.title"), icon=":material/grid_on:", key="flash.weights")
+    opened = layout.fold(panel.title("weights.title"), icon=":material/grid_on:", key="flash.fold.weights")
     if opened is None:
         return
     view = panel.settled.view

@@ -52,7 +52,7 @@ PATHS: Mapping[str, tuple[Step, ...]] = MappingProxyType(
             Step("memory", "kv_cache", _NONE),
             Step("race", "benchmark", _NONE),
             Step("sharing", "attention", {"heads": "8", "kv_heads": "2"}),
-            Step("fused", "attention", {"backend": "flash", "input": "normal", "length": "2048", "heads": "1"}),
+            Step("fused", "flash", {"length": "2048"}),
             Step("half", "attention", {"dtype": "float16", "scale": "custom", "scale_value": "60000", "head": "0"}),
         ),
         "speaker": (
