@@ -22,7 +22,6 @@ from pages.ui.flash_words import CLAIMS, measured
 from pages.ui.translate import say
 from tests.pages import check, link, said, shown, visit
 
-# Row 4 and up have lost tiles 0, 1, … of a window of 8 in tiles of 16, and so on.
 CASES = (
     {"mask": "causal"},
     {"mask": "sliding_window"},

@@ -126,4 +126,4 @@ def errors(
     legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
     layout = {"height": 260, "showlegend": True, "legend": legend, "margin": {"l": 8, "r": 8, "t": 8, "b": 8}}
     y_axis = {"type": "category", "autorange": "reversed", "automargin": True}
-    return {"data": data, "layout": {**layout, "xaxis": x_axis | {"nticks": 8}, "yaxis": y_axis}}
+    return {"data": data, "layout": {**layout, "xaxis": x_axis | {"dtick": 1}, "yaxis": y_axis}}

@@ -21,10 +21,10 @@ OUTPUTS = "outputs"
 HEIGHT = 330
 # Colours that show on light and dark ground alike.
 _STYLE = """<style>
-.flash-code { margin: 0; padding: 0.5rem 0; overflow-x: auto; font: 0.8125rem/1.7 "Source Code Pro", monospace;
+.flash-code { margin: 0; padding: 0.5rem 0; overflow-x: auto; font: 0.75rem/1.7 "Source Code Pro", monospace;
   border: 1px solid rgba(128, 128, 128, 0.4); border-radius: 0.5rem; }
 .flash-code div { padding: 0 0.75rem; white-space: pre; width: max-content; min-width: 100%; box-sizing: border-box; }
-.flash-code b { display: inline-block; width: 1.75rem; font-weight: 400; opacity: 0.6; }
+.flash-code b { display: inline-block; width: 1.5rem; font-weight: 400; opacity: 0.6; }
 .flash-code .fault { background: rgba(255, 75, 75, 0.25); box-shadow: inset 4px 0 rgb(255, 75, 75); }
 .flash-code .picked { background: rgba(255, 170, 0, 0.22); box-shadow: inset 4px 0 rgb(255, 170, 0); }
 .flash-code .good { background: rgba(33, 195, 84, 0.22); box-shadow: inset 4px 0 rgb(33, 195, 84); }
@@ -45,7 +45,7 @@ def section(panel: Panel, group: Group) -> None:
     with opened:
         st.markdown(panel.title("bug.lead"))
         panel.control("bug", segmented=True, bare=True, sets=("line",))
-        left, right = st.columns([1.35, 1], gap="medium")
+        left, right = st.columns([1.45, 1], gap="medium")
         with left:
             st.html(_STYLE + code_html(bugs.code(bug.run), _marks(view, bug)))
         with right:

@@ -73,3 +73,15 @@ def test_fits_a_phone_and_a_projector(visit: Open, language: str) -> None:
     for key in ("tiles", "statistics", "output"):
         bounds = resting_box(page.locator(f".st-key-flash-{key}"))
         assert bounds["y"] + bounds["height"] <= DESKTOP[1]
+
+
+def test_the_riddle_marks_the_line_that_was_picked_and_then_the_right_ones(visit: Open) -> None:
+    page = visit("lang=en&line=3")  # open by link
+    code = page.locator(".flash-code").first
+    expect(code.locator(".picked")).to_have_text("3    maximum = torch.full((len(q), 1), -torch.inf)")
+    assert code.evaluate("code => code.scrollWidth <= code.clientWidth")
+    page.locator(".st-key-flash-line").get_by_text("11", exact=True).click()
+    page.wait_for_url("**line=11*")
+    expect(code.locator(".fault")).to_have_count(3)
+    expect(page.locator(".flash-code")).to_have_count(2)
+    expect(page.locator(".st-key-flash-outputs [data-part=root]")).to_contain_text("NaN")
