@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 import torch
 
+from attnviz.backends import BACKENDS
 from attnviz.linear_view import estimates, recall, timing
 from attnviz.linear_view.run import both, forms, states, tokens
 from attnviz.linear_view.settings import SHOWS, settle
 from attnviz.linear_view.snippet import linear_snippet
+from attnviz.masks import MASKS
 from attnviz.text import LANGUAGES, Refusal
-from attnviz.variants.state.features import FEATURE_MAPS
+from attnviz.variants.linear import linear_attention
+from attnviz.variants.state.features import FEATURE_MAPS, directions
 from pages.ui import linear_charts
 from pages.ui.heatmap.frame import unpack
 from pages.ui.linear_picture import cell, frame
@@ -109,6 +112,14 @@ def test_random_features_follow_their_formula_where_q_and_k_are_small():
     query, key, _ = (part[0, 0].double().numpy() for part in tokens(view(d_k="16", size="0.3")))
     squares = [[np.exp(((q + k) ** 2).sum() / 4) - 1 for k in key] for q in query]
     np.testing.assert_allclose(small.expected, np.median(np.sqrt(squares)) / np.sqrt(estimates.COUNTS), rtol=1e-2)
+    query, key, value = tokens(view(d_k="16", size="0.3"))
+    causal, apart = MASKS["causal"].build(), []
+    exact = BACKENDS["eager"].attend(query, key, value, allowed=causal).output
+    for draw in range(estimates.DRAWS):
+        maps = FEATURE_MAPS["performer"].maps(0.25, directions(estimates.COUNTS[-1], 16, seed=draw)[:64])
+        output = linear_attention(query, key, value, maps=maps, allowed=causal, normalize=True).output
+        apart.append(float((output - exact).norm() / exact.norm()))
+    assert small.output[estimates.COUNTS.index(64)] == pytest.approx(np.median(apart), rel=1e-4)
     assert small.output[-1] < 0.2 * small.elu and large.output[2] > large.elu
     assert (large.kernel < large.expected).all() and large.kernel[-1] > 0.1
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnviz import inputs
-from attnviz.recurrence.models import MODELS, Sizes
+from attnviz.recurrence.models import HEADS, MODELS, Sizes
 
 SEQUENCES = 8
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
@@ -46,7 +46,9 @@ def _gradient(key: str, sizes: Sizes, length: int) -> np.ndarray:
 
 def chain(sizes: Sizes, length: int) -> dict[str, int]:
     """Give the longest chain of operations in autograd's graph, each of which needs the one before it."""
-    return {key: _chain(key, model.of(sizes), length) for key, model in MODELS.items()}
+    # Neither width nor weights lengthen a chain: the narrowest models have the same.
+    narrow = Sizes(width=HEADS, layers=sizes.layers, kernel=sizes.kernel)
+    return {key: _chain(key, model.of(narrow), length) for key, model in MODELS.items()}
 
 
 @lru_cache(maxsize=512)
