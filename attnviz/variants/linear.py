@@ -124,16 +124,12 @@ class Linear(StateLayer):
         mine = cast("StateConfig", config)
         size, width, out = max(4, itemsize), mine.width, mine.v_head_dim + mine.normalize
         heads = batch * mine.num_attention_heads
-        state = heads * width * out * size
         results = heads * q_len * mine.v_head_dim * itemsize
         if backend == "parallel":
-            return (
-                results
-                + state
-                + heads * size * (2 * q_len * kv_len + q_len * (width + 2 * out) + kv_len * (width + out))
-            )
-        piece = min(512, max(q_len, kv_len))
-        return results + 2 * state + heads * size * piece * (2 * width + out)
+            mapped = (q_len + kv_len) * (width + out) + q_len * out
+            return results + heads * size * (2 * q_len * kv_len + mapped + width * out)
+        chunk = 1 if backend == "recurrent" else min(mine.chunk, max(q_len, kv_len))
+        return results + heads * size * (3 * width * out + chunk * (chunk + 3 * width + 2 * out))
 
     def core(
         self,

@@ -30,7 +30,7 @@ def weigh(
     cols = key.shape[-2]
     seen = torch.arange(cols, device=key.device) <= places[:, None]
     if total is None:
-        return (query @ key.mT).masked_fill(~seen, 0.0)
+        return (query @ key.mT).masked_fill_(~seen, 0.0)
     here = at(total, places)
     if total.shape[-1] == 1:
         ratio = (here - total.mT).masked_fill(~seen, -torch.inf).exp()

@@ -7,7 +7,6 @@ from attnviz.variants.state.decay import at, weigh
 from attnviz.variants.state.pieces import Call, StateOutput
 from attnviz.variants.state.walk import Piece, added, cut, walk, written
 
-_PIECE = 512  # tokens that are only read or only written at a time
 _GATED = 16  # tokens of a chunk whose every feature decays on its own: its pairs are taken feature by feature
 
 
@@ -23,16 +22,17 @@ def parallel(call: Call, chunk: int) -> StateOutput:
         weights = weights.masked_fill(~pairs.unflatten(1, split), 0.0)
     carried = query if piece.total is None else query * at(piece.total, places).exp()
     sums = weights @ piece.value + carried @ call.start
-    shown = weights * call.factor
     if call.normalize:
-        shown = (weights / sums[..., -1:]).masked_fill(sums[..., -1:] == 0, 0.0)
+        shown = (weights / sums[..., -1:]).masked_fill_(sums[..., -1:] == 0, 0.0)
+    else:
+        shown = weights * call.factor
     return call.answer(call.finish(sums), written(call.start, *piece[:3]), shown, "parallel")
 
 
 def chunked(call: Call, chunk: int) -> StateOutput:
     """Go through the sequence in chunks: pairs inside a chunk, and a state for everything before it."""
     chunk = chunk if call.rates is None or call.rates.shape[-1] == 1 else min(chunk, _GATED)
-    return walk(call, chunk, _PIECE, _chunk, f"chunked ({chunk})")
+    return walk(call, chunk, chunk, _chunk, f"chunked ({chunk})")
 
 
 def recurrent(call: Call, chunk: int) -> StateOutput:
