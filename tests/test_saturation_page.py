@@ -77,6 +77,16 @@ def test_the_ends_of_the_data_types_are_named_beside_the_plot(part):
     assert layout["margin"]["r"] >= 60
 
 
+def test_the_largest_weight_of_many_keys_is_not_said_to_be_nothing():
+    notes = [note["text"] for note in carried(keys="1024", d_k="1024")["strips"]["layout"]["annotations"]]
+    tops = [note.split()[1] for note in notes if note.startswith("largest")]
+    expected = [row.top for row in rows(settle({"keys": "1024", "d_k": "1024"}).view).values()]
+    assert tops[2] == "0.001" and all(
+        float(top) == pytest.approx(one, rel=0.5) for top, one in zip(tops, expected, strict=True)
+    )
+    assert "over 1,024 keys" in saturation_picture.draw(settle({"keys": "1024"}).view, "en")["strips"].caption
+
+
 def test_many_keys_share_bars_and_lose_no_peak():
     (strip, *_) = carried(keys="1024", d_k="512")["strips"]["data"]
     assert len(bars(strip)) == 256

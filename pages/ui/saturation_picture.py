@@ -80,14 +80,19 @@ def _strips(view: View, language: str) -> Drawn:
     rows, called = views.rows(view), names(view, language)
     words = table(language, "saturation.strips")
     notes = {
-        key: words["note"].format(top=f"{row.top:.2f}", effective=f"{row.effective:.1f}")
+        key: words["note"].format(top=_share(row.top), effective=f"{row.effective:.1f}")
         if np.isfinite(row.top)
         else words["lost"].format(dtype=view.dtype)
         for key, row in rows.items()
     }
     alt = "; ".join(f"{called[key]}: {note}" for key, note in notes.items())
     figure = figures.strips({key: row.weights for key, row in rows.items()}, called, notes, COLOURS)
-    return Drawn(figure, words["caption"].format(d_k=view.d_k, keys=view.keys, dtype=view.dtype), alt)
+    return Drawn(figure, words["caption"].format(d_k=view.d_k, keys=units.count(view.keys), dtype=view.dtype), alt)
+
+
+def _share(top: float) -> str:
+    """Write a weight so that one of many keys does not read 0.00."""
+    return f"{top:.2f}" if top >= 0.095 else f"{top:.1g}"
 
 
 def _symbols(view: View) -> dict[str, list[str]]:
