@@ -126,6 +126,15 @@ def test_what_fits_fits_and_one_more_does_not(model):
             assert weights + cache_bytes(shown.preset, 1, 2, "bfloat16", True) > fit.memory
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_growth_is_what_the_declarations_give_token_by_token(model):
+    preset = MODELS[model]
+    for windows in (True, False):
+        for tokens in (1, 127, 128, 129, 5000, 40_000):
+            want = preset.kv_cache_bytes(tokens, batch=3, dtype="float16", windows=windows)
+            assert cache_bytes(preset, tokens, 3, "float16", windows) == want
+
+
 def test_curves_are_the_declarations_and_grow_in_a_straight_line():
     found = {curve.key: curve for curve in curves(view(model="llama-3-1-8b"))}
     assert list(found) == ["own", "mha", "mqa", "mla"]

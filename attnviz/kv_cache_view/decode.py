@@ -1,7 +1,7 @@
 """A sentence that goes through a layer token by token: every step with the cache, and the same answer without it."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from attnviz.kv_cache import LAYOUTS, STORAGES, KVCache, Layout, Step, start
 from attnviz.kv_cache_view.view import Scene
 from attnviz.positions import POSITIONS
 from attnviz.variants import VARIANTS
-from attnviz.variants.base import Tensors
+from attnviz.variants.base import AttentionOutput, Tensors
 from attnviz.view_run import WIDTH
 
 # DeepSeek-V2, section 2.1.4: the latent is four heads wide, the rotary part half a head.
@@ -30,30 +30,54 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """Hold one step of the decoding.
+    """Hold one step of the decoding; what it is compared with is computed when it is first asked for.
 
     Args:
+        scene: The scene that it is a step of.
         step: What the cache did.
         before: Positions that the cache held when the step began.
         after: The cache after it.
         weights: ``[heads, new, tokens so far]`` of the step's rows; NaN where the cache no longer has the key.
-        without: ``[heads, tokens so far, tokens so far]``, everything computed again.
-        output_error: Norm of the difference of the two outputs of the new tokens over the norm without a cache.
-        weight_error: Largest difference of a weight in these rows.
     """
 
+    scene: Scene
     step: Step
     before: tuple[int, ...]
     after: KVCache
     weights: np.ndarray
-    without: np.ndarray
-    output_error: float
-    weight_error: float
 
     @property
     def seen(self) -> int:
         """Tokens that have come in."""
         return self.step.start + self.step.new
+
+    @cached_property
+    def _whole(self) -> AttentionOutput:
+        """Give everything computed again, without a cache."""
+        config, weights, x = layer_of(self.scene)
+        rule, position = layout_of(self.scene).mask, self.after.position
+        with torch.no_grad():
+            return VARIANTS[self.scene.variant].attend(
+                config, weights, x[:, : self.seen], allowed=rule, position=position, backend="eager"
+            )
+
+    @cached_property
+    def without(self) -> np.ndarray:
+        """Weights without a cache, ``[heads, tokens so far, tokens so far]``."""
+        found = self._whole.core.weights
+        assert found is not None  # eager gives them
+        return to_numpy(found[0])
+
+    @cached_property
+    def output_error(self) -> float:
+        """Norm of the difference of the two outputs of the new tokens over the norm without a cache."""
+        got, want = self.step.output.double(), self._whole.output[:, self.step.start :].double()
+        return float((got - want).norm() / want.norm())
+
+    @cached_property
+    def weight_error(self) -> float:
+        """Largest difference of a weight in the step's rows."""
+        return float(np.abs(np.nan_to_num(self.weights) - self.without[:, self.step.start :]).max())
 
 
 def layout_of(scene: Scene) -> Layout:
@@ -101,20 +125,11 @@ def decode(scene: Scene) -> tuple[Answer, ...]:
 
 
 def _answer(scene: Scene, before: tuple[int, ...], after: KVCache, step: Step) -> Answer:
-    """Compare a step with everything computed again."""
-    config, weights, x = layer_of(scene)
-    whole = VARIANTS[scene.variant].attend(
-        config, weights, x[:, : after.seen], allowed=layout_of(scene).mask, position=after.position, backend="eager"
-    )
-    assert step.weights is not None and whole.core.weights is not None  # eager gives them
-    without = to_numpy(whole.core.weights[0])
+    """Put a step's weights where their keys stand in the sentence."""
+    assert step.weights is not None  # eager gives them
     rows = np.full((scene.heads, step.new, after.seen), np.nan, np.float32)
-    present = [*before, *range(step.start, after.seen)]
-    rows[:, :, present] = to_numpy(step.weights[0])
-    got, want = step.output.double(), whole.output[:, step.start :].double()
-    error = float((got - want).norm() / want.norm())
-    gap = np.nan_to_num(rows) - without[:, step.start :]
-    return Answer(step, before, after, rows, without, error, float(np.abs(gap).max()))
+    rows[:, :, [*before, *range(step.start, after.seen)]] = to_numpy(step.weights[0])
+    return Answer(scene, step, before, after, rows)
 
 
 def vectors(scene: Scene, answer: Answer, head: int) -> dict[str, np.ndarray]:

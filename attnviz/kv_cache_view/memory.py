@@ -1,5 +1,6 @@
 """What a published model's cache takes, what it would take with other variants, and which accelerators hold it."""
 
+import math
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from attnviz.kv_cache_view.knobs import CACHE_BITS, MOST_BATCH, MOST_CONTEXT
 from attnviz.kv_cache_view.view import View
 from attnviz.presets import PARAMETERS, Preset
 from attnviz.variant_view.settings import LATENT, ROTARY
+from attnviz.variants import VARIANTS
 
 # GQA as most models have it, where the heads allow it.
 USUAL_KV_HEADS = 8
@@ -48,10 +50,31 @@ class Fit(NamedTuple):
     batch: int | None
 
 
+class Rate(NamedTuple):
+    """Hold how a model's cache grows, in numbers kept: ``steady`` for every token, ``sliding`` while in the window."""
+
+    steady: int
+    sliding: int
+    window: int
+
+    def bytes(self, tokens: int, batch: int, dtype: str) -> int:
+        """Give what it takes in a type of ``CACHE_BITS``, scales not counted."""
+        kept = self.steady * tokens + self.sliding * min(tokens, self.window)
+        return -(-batch * kept * CACHE_BITS[dtype] // 8)
+
+
+def rate(preset: Preset, windows: bool) -> Rate:
+    """Give how a model's cache grows, from what its variant declares of one token."""
+    one = sum(math.prod(shape) for shape in VARIANTS[preset.variant].cache(preset.config, 1).values())
+    kinds = preset.kinds(windows=windows)
+    steady = sum(kind.layers for kind in kinds if kind.window is None)
+    sliding = sum(kind.layers for kind in kinds if kind.window is not None)
+    return Rate(one * steady, one * sliding, preset.window or 0)
+
+
 def cache_bytes(preset: Preset, tokens: int, batch: int, dtype: str, windows: bool) -> int:
-    """Give what a model's cache takes in a type of ``CACHE_BITS``, scales not counted."""
-    entries = preset.kv_cache_bytes(tokens, batch=batch, dtype="float16", windows=windows) // 2
-    return -(-entries * CACHE_BITS[dtype] // 8)
+    """Give what a model's cache takes."""
+    return rate(preset, windows).bytes(tokens, batch, dtype)
 
 
 def weight_bytes(view: View) -> int:
@@ -111,8 +134,9 @@ def curves(view: View) -> tuple[Curve, ...]:
     contexts = _contexts(max(view.context, LONGEST_CURVE))
     drawn = []
     for key, (preset, windows) in versions(view).items():
-        sizes = tuple(cache_bytes(preset, n, view.batch, view.cache_dtype, windows) for n in contexts)
-        size = cache_bytes(preset, view.context, view.batch, view.cache_dtype, windows)
+        grows = rate(preset, windows)
+        sizes = tuple(grows.bytes(n, view.batch, view.cache_dtype) for n in contexts)
+        size = grows.bytes(view.context, view.batch, view.cache_dtype)
         kv_heads = None if preset.variant == "mla" else preset.config.num_key_value_heads
         drawn.append(Curve(key, kv_heads, contexts, sizes, size))
     return tuple(drawn)
@@ -129,16 +153,15 @@ def _contexts(longest: int) -> tuple[int, ...]:
 
 def fits(view: View) -> tuple[Fit, ...]:
     """Give for every accelerator whether the view's model and cache are in its memory, and how much could be."""
-    weights, need = weight_bytes(view), taken(view)
+    weights, grows = weight_bytes(view), rate(view.preset, view.windows)
+    need = grows.bytes(view.context, view.batch, view.cache_dtype)
     found = []
     for hardware in HARDWARE.values():
         memory = hardware.memory_bytes * view.gpus
         room = memory - weights
-
-        def holds(tokens: int, batch: int, room: int = room) -> bool:
-            return cache_bytes(view.preset, tokens, batch, view.cache_dtype, view.windows) <= room
-
-        context = nearest_size(lambda n, holds=holds: holds(n, view.batch), 1, MOST_CONTEXT)
-        batch = nearest_size(lambda n, holds=holds: holds(view.context, n), 1, MOST_BATCH)
+        context = nearest_size(
+            lambda n, room=room: grows.bytes(n, view.batch, view.cache_dtype) <= room, 1, MOST_CONTEXT
+        )
+        batch = nearest_size(lambda n, room=room: grows.bytes(view.context, n, view.cache_dtype) <= room, 1, MOST_BATCH)
         found.append(Fit(hardware, memory, need <= room, context, batch))
     return tuple(found)

@@ -48,16 +48,19 @@ def decoding(panel: Panel, group: Group) -> None:
     """Draw one step: what is new, what comes from the cache, and what would be computed again without it."""
     view = panel.settled.view
     tokens = len(view.tokens)
-    step, prompt, shown = st.columns([2, 1, 1.6], vertical_alignment="bottom")
+    if view.show == "work":
+        step, prompt, shown = st.columns([2, 1, 1.6], vertical_alignment="bottom")
+    else:
+        step, prompt, head, shown = st.columns([1.6, 1, 0.8, 1.6], vertical_alignment="bottom")
+        with head:
+            panel.live("head", group, high=max(view.heads - 1, 1))
     with step:
         panel.live("step", group, high=max(tokens - view.prompt, 1), play=True)
     with prompt:
         panel.live("prompt", group, high=max(tokens - 1, 1))
     with shown:
         panel.control("show", segmented=True, bare=True)
-    if view.show != "work":
-        panel.live("head", group, high=max(view.heads - 1, 1))
-    words = translate.table(panel.language, "heatmap") | {"masked": panel.title("kind.future")}
+    words = translate.table(panel.language, "heatmap") | {"masked": panel.title(f"masked.{view.show}")}
     heatmap(
         kv_cache_maps.main_grid(view, panel.language), part=MAIN, group=group, key="kv_cache.main", words=words,
         height=HEIGHT, selected=_selected(view, panel.language), on_select=lambda chosen: _select(panel, chosen),

@@ -6,6 +6,8 @@ from attnviz.cost import cost
 from attnviz.presets import PRESETS
 from attnviz.units import binary_bytes, both_bytes, decimal_bytes
 from attnviz.variants import VARIANTS
+from pages.ui.translate import say
+from tests.pages import plots, visit
 
 
 def test_case_76_keys_and_values_both_count():
@@ -27,6 +29,16 @@ def test_case_77_with_windows_and_without_are_two_figures():
     assert [round(size / 2**30, 2) for size in (with_windows, without)] == [6.09, 12.00]
     assert [kind.window for kind in preset.kinds()] == [None, 128]
     assert [kind.window for kind in preset.kinds(windows=False)] == [None]
+
+
+def test_case_77_is_on_the_page_by_link_with_both_labels():
+    """The same, as a reader meets it: the number, and which of the two it is."""
+    settings = {"model": "gpt-oss-20b", "context": "8192", "batch": "32"}
+    for windows, size, label in (("1", "6.09 GiB", "windows"), ("0", "12 GiB", "ignored")):
+        app = visit(page="kv_cache", **settings, windows=windows)
+        assert app.metric[1].value == size
+        (name, *_) = (trace["name"] for trace in plots(app)["kv_cache.sizes"]["data"])
+        assert name.endswith(say("en", f"kv_cache.curve.{label}"))
 
 
 def test_case_79_head_size_is_a_setting_of_its_own():
@@ -51,3 +63,10 @@ def test_case_82_gib_and_gb_are_not_mixed():
     size = PRESETS["gpt-oss-20b"].kv_cache_bytes(8192, batch=32)
     assert both_bytes(size) == f"{binary_bytes(size)} ({decimal_bytes(size)})" == "6.09 GiB (6.54 GB)"
     assert both_bytes(PRESETS["llama-2-7b"].kv_cache_bytes(1)) == "512 KiB (524 kB)"
+
+
+def test_case_82_the_page_gives_both_units():
+    """The cache in GiB and in GB, each with its own number, beside the makers' GB of the accelerators."""
+    app = visit(page="kv_cache", model="gpt-oss-20b", context="8192", batch="32")
+    assert "6.09 GiB (6.54 GB)" in plots(app)["kv_cache.sizes"]["layout"]["meta"]["caption"]
+    assert app.metric[1].help == "6.09 GiB (6.54 GB)"
