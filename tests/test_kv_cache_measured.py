@@ -35,6 +35,7 @@ def test_every_variant_decodes_packed_and_expanded():
         [point.kernel for point, one in zip(result.points, request.contestants, strict=True) if one.kv == kv]
         for kv in ("packed", "expanded")
     )
+    assert (len(packed), len(expanded)) == (4, 3)
     assert all("packed decode" in kernel for kernel in packed[1:])
     assert not any("packed decode" in kernel or "absorbed" in kernel for kernel in expanded)
 
