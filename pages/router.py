@@ -21,7 +21,7 @@ language = link.language()
 st.set_page_config(page_title=say(language, "app.title"), page_icon=f"{ROOT}/pages/ui/icon.svg", layout="wide")
 first = next(iter(PAGES.values()))[0].key
 pages = {
-    say(language, f"section.{section}") if section else "": [
+    section: [
         st.Page(
             f"{entry.key}.py",
             title=say(language, f"{entry.key}.nav"),
@@ -35,6 +35,11 @@ pages = {
 }
 # A few pages stand side by side, one click away; more of them need their sections.
 side_by_side = [page for group in pages.values() for page in group]
-page = st.navigation(side_by_side if len(side_by_side) <= MOST_SIDE_BY_SIDE else pages, position="top")
+page = st.navigation(side_by_side, position="top")
+if len(side_by_side) > MOST_SIDE_BY_SIDE:
+    # A closed section hides its pages: the one that holds the current page names it, which only the first call tells.
+    names = {section: say(language, f"section.{section}") if section else "" for section in pages}
+    here = {section: f"{name} · {page.title}" for section, name in names.items() if name and page in pages[section]}
+    page = st.navigation({(names | here)[section]: group for section, group in pages.items()}, position="top")
 layout.frame()
 page.run()

@@ -66,6 +66,13 @@ def test_memory_follows_the_finger_and_the_numbers_on_release(visit: Open) -> No
     assert parse_qs(urlsplit(page.url).query) == {"lang": ["en"], "model": ["llama-2-70b"], "batch": ["2"]}
 
 
+def test_the_navigation_says_where_one_is(visit: Open) -> None:
+    page = visit()
+    # Side by side, or in a section that names the page while it is closed.
+    named = page.get_by_test_id("stTopNavSection").filter(has_text="KV cache")
+    expect(named.or_(page.get_by_test_id("stTopNavLink").filter(has_text="KV cache")).first).to_be_visible()
+
+
 def test_an_open_section_follows_the_slider(visit: Open) -> None:
     page = visit()
     page.locator(".st-key-kv_cache-fold-align summary").click()
