@@ -26,7 +26,7 @@ PAGES: dict[str, tuple[PageEntry, ...]] = {
         PageEntry("linear", ":material/functions:"),
         PageEntry("kv_cache", ":material/database:"),
     ),
-    "measure": (PageEntry("benchmark", ":material/timer:"),),
+    "measure": (PageEntry("benchmark", ":material/timer:"), PageEntry("cost", ":material/payments:")),
 }
 
 

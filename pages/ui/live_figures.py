@@ -6,6 +6,7 @@ from pages.ui import (
     attention_picture,
     attention_row,
     benchmark_picture,
+    cost_picture,
     flash_picture,
     home_picture,
     kv_cache_picture,
@@ -22,6 +23,7 @@ FIGURES = MappingProxyType(
     {
         home_picture.FIGURE: Figure(home_picture.frame),
         benchmark_picture.FIGURE: Figure(benchmark_picture.frame),
+        cost_picture.FIGURE: Figure(cost_picture.frame),
         attention_picture.FIGURE: Figure(attention_row.frame, attention_picture.cell),
         saturation_picture.FIGURE: Figure(saturation_picture.frame),
         masks_picture.FIGURE: Figure(masks_picture.frame, masks_picture.cell),

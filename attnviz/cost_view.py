@@ -1,0 +1,187 @@
+"""The cost page's settings, and what they come to: four ways to call a layer, split over devices, unequal batches."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from attnviz import config
+from attnviz.benchmark import Request
+from attnviz.benchmark.pairs import PAIRS, options
+from attnviz.cost import Cost, cost
+from attnviz.hardware import HARDWARE
+from attnviz.knobs import Choice, Integer, Knob, Lengths, Several
+from attnviz.reading import Reader, Settled
+from attnviz.text import Text, same
+from attnviz.variants import VARIANTS, Variant
+
+SCENARIOS: Mapping[str, Text] = MappingProxyType(
+    {
+        "prefill": Text("prefill: the whole prompt at once", "预填充：一次处理整个提示"),
+        "extend": Text("extend: {new} new tokens behind a cache", "续写：缓存之后加入 {new} 个新 token"),
+        "speculative": Text(
+            "speculative: {drafts} drafted tokens and one more", "投机解码：{drafts} 个草稿 token 再加一个"
+        ),
+        "decode": Text("decode: one token", "解码：一个 token"),
+    }
+)
+# What is measured here must end soon; what is longer stays predicted.
+MOST_MEASURED = 1024
+
+KNOBS: Mapping[str, Knob] = MappingProxyType(
+    {
+        knob.name: knob
+        for knob in (
+            Choice("pair", Text("Variant and how it is computed", "变体及其计算方式"), "gqa-sdpa", options=options()),
+            Integer("context", Text("Context", "上下文长度"), 4096, unit=same("tokens"), low=2, high=2**20,
+                    slider_high=131_072,
+                    stops=(128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072)),
+            Integer("heads", Text("Heads", "头数"), 32, low=1, high=256, slider_high=128,
+                    stops=(1, 2, 4, 8, 16, 32, 64, 128)),
+            Integer("d_k", same("d_k (head_dim)"), 128, low=8, high=512, slider_high=256,
+                    stops=(8, 16, 32, 64, 128, 256)),
+            Integer("batch", Text("Batch", "批大小"), 1, low=1, high=1024, slider_high=256,
+                    stops=(1, 2, 4, 8, 16, 32, 64, 128, 256)),
+            Integer("new", Text("New tokens of extend", "续写的新 token 数"), 512, low=1, high=2**20),
+            Integer("drafts", Text("Drafted tokens", "草稿 token 数"), 4, low=1, high=64),
+            Integer("devices", Text("Devices that share the heads", "分摊各头的设备数"), 4, low=1, high=64),
+            Lengths("lengths", Text("Lengths of an unequal batch", "不等长批次的各长度"), (4096, 1024, 512, 512), low=1,
+                    high=2**20, most=32),
+            Choice("dtype", Text("Data type", "数据类型"), "bfloat16",
+                   options={name: same(name) for name in config.DTYPES}),
+            Several("hardware", Text("Roofs", "屋顶线"), "rtx-4090,a100-80gb,h100,b200",
+                    options={key: entry.label for key, entry in HARDWARE.items()}, most=6),
+        )
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class View:
+    """Hold every setting of the page, checked; names as in ``KNOBS``."""
+
+    pair: str
+    context: int
+    heads: int
+    d_k: int
+    batch: int
+    new: int
+    drafts: int
+    devices: int
+    lengths: tuple[int, ...]
+    dtype: str
+    hardware: str
+
+    @property
+    def variant(self) -> Variant:
+        """Give the variant."""
+        return VARIANTS[PAIRS[self.pair].variant]
+
+    @property
+    def sizes(self) -> Any:
+        """Give the layer's configuration."""
+        return PAIRS[self.pair].contestant(self.heads, self.d_k).config
+
+    def queries(self, scenario: str) -> int:
+        """Give how many tokens ask in a scenario."""
+        asked = {"prefill": self.context, "extend": self.new, "speculative": self.drafts + 1, "decode": 1}
+        return min(asked[scenario], self.context)
+
+
+def settle(given: Mapping[str, object]) -> Settled[View]:
+    """Turn settings as text into a checked view; never raises for any content of ``given``."""
+    reader = Reader(given, frozenset(KNOBS))
+    for name, knob in KNOBS.items():
+        reader.read(name, knob)
+    return reader.settled(View(**{name: reader.values[name] for name in KNOBS}))  # type: ignore[arg-type]
+
+
+def priced(view: View, scenario: str) -> Cost:
+    """Give what the layer costs in a scenario."""
+    return _of(view, view.sizes, view.queries(scenario), view.context, view.batch)
+
+
+def _of(view: View, sizes: Any, q_len: int, kv_len: int, batch: int) -> Cost:
+    backend = PAIRS[view.pair].backend
+    return cost(view.variant, sizes, q_len=q_len, kv_len=kv_len, batch=batch, dtype=view.dtype, backend=backend)
+
+
+class Share(NamedTuple):
+    """Hold what one of several devices takes when the heads are split among them.
+
+    Args:
+        devices: How many take part.
+        kv_heads: KV heads that each holds, None where a latent or a state takes their place.
+        one: Costs of one device in the scenario of prefill.
+        step: The same for decode.
+        reduced_bytes: What each sends and receives in one prefill to add up the outputs, by a ring.
+        step_bytes: The same for one step of decoding.
+    """
+
+    devices: int
+    kv_heads: int | None
+    one: Cost
+    step: Cost
+    reduced_bytes: int
+    step_bytes: int
+
+
+def split(view: View) -> Share | None:
+    """Split the heads over the view's devices; None where these do not divide them.
+
+    Each device holds its heads' columns of query, key and value and rows of the output matrix, so that one sum over
+    all devices ends the layer. A KV head that is fewer than the devices is held by several; what all heads share, such
+    as a latent, is held by all.
+
+    Source:
+        Shoeybi et al. 2019, Megatron-LM, section 3, https://arxiv.org/abs/1909.08053
+        Bytes of a ring: Patarasuk, Yuan 2009, https://doi.org/10.1016/j.jpdc.2008.09.002
+    """
+    if view.heads % view.devices:
+        return None
+    whole, heads = view.sizes, view.heads // view.devices
+    own = {"hidden_size": whole.hidden_size, "num_attention_heads": heads, "head_dim": whole.head_dim}
+    kv_heads = None
+    if any(knob.name == "num_key_value_heads" for knob in view.variant.knobs):
+        kv_heads = max(1, whole.num_key_value_heads // view.devices)
+        kv_heads = kv_heads if heads % kv_heads == 0 else heads
+        own["num_key_value_heads"] = kv_heads
+    for name in ("kv_lora_rank", "qk_rope_head_dim", "v_head_dim"):
+        if hasattr(whole, name):
+            own[name] = getattr(whole, name)
+    part = view.variant.config(**own)
+    one, step = (_of(view, part, q_len, view.context, view.batch) for q_len in (view.context, 1))
+    row = view.batch * whole.hidden_size * config.dtype_size(view.dtype)
+    ring = [2 * (view.devices - 1) * row * n // view.devices for n in (view.context, 1)]
+    return Share(view.devices, kv_heads, one, step, *ring)
+
+
+class Unequal(NamedTuple):
+    """Hold the FLOPs of prefilling sequences of unequal lengths: padded to the longest, and as they are; and tokens."""
+
+    padded_flops: int
+    packed_flops: int
+    padded_tokens: int
+    tokens: int
+
+
+def unequal(view: View) -> Unequal:
+    """Give what padding costs."""
+
+    def flops(length: int) -> int:
+        return _of(view, view.sizes, length, length, 1).flops
+
+    longest, count = max(view.lengths), len(view.lengths)
+    return Unequal(flops(longest) * count, sum(map(flops, view.lengths)), longest * count, sum(view.lengths))
+
+
+def measurable(view: View) -> tuple[Request, ...]:
+    """Give a request for each scenario in float32 on this machine, with a context that ends soon."""
+    context, (entrant,) = (
+        min(view.context, MOST_MEASURED),
+        (PAIRS[view.pair].contestant(view.heads, view.d_k, "layer"),),
+    )
+    return tuple(
+        Request((entrant,), min(view.queries(name), context), context, dtype="float32", budget_s=0.5, rounds=7)
+        for name in SCENARIOS
+    )

@@ -1,0 +1,144 @@
+"""The cost page: controls, the roofline, the table of four ways to call a layer, devices, unequal batches, words."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import streamlit as st
+
+from attnviz import units
+from attnviz.benchmark import Request, Result
+from attnviz.cost import Cost
+from attnviz.cost_view import SCENARIOS, View, measurable, priced, split, unequal
+from attnviz.figures.roofline import HEIGHT
+from attnviz.hardware import HARDWARE
+from pages.ui import cost_picture, layout, measured
+from pages.ui.bus import Group
+from pages.ui.controls import Panel
+from pages.ui.plot import plot
+from pages.ui.translate import table
+
+_STYLE = """<style>
+@media (max-width: 640px) { .st-key-cost-table :is(th, td) { white-space: nowrap; } }
+</style>"""
+SOURCES = (
+    ("Williams, Waterman, Patterson 2009, Roofline", "https://doi.org/10.1145/1498765.1498785"),
+    ("Kaplan et al. 2020, Scaling Laws, §2.1 (2·m·n·k)", "https://arxiv.org/abs/2001.08361"),
+    ("Dao et al. 2022, FlashAttention, §3.1 (traffic)", "https://arxiv.org/abs/2205.14135"),
+    ("Shoeybi et al. 2019, Megatron-LM, §3 (split of heads)", "https://arxiv.org/abs/1909.08053"),
+    ("Leviathan et al. 2023, Speculative Decoding", "https://arxiv.org/abs/2211.17192"),
+)
+
+
+def side_controls(panel: Panel, group: Group) -> None:
+    """Draw the controls of the layer and of the devices."""
+    with st.sidebar:
+        st.subheader(panel.title("group.layer"), anchor=False)
+        for name in ("heads", "d_k", "batch"):
+            panel.live(name, group)
+        panel.control("dtype")
+        st.subheader(panel.title("group.ways"), anchor=False)
+        panel.control("new")
+        panel.control("drafts")
+
+
+def live_controls(panel: Panel, group: Group) -> None:
+    """Draw what is called, and the context that the picture follows."""
+    pair, context, roofs = st.columns([1.2, 1.4, 1.6], vertical_alignment="bottom")
+    with pair:
+        panel.control("pair")
+    with context:
+        panel.live("context", group)
+    with roofs:
+        panel.control("hardware")
+
+
+def picture(panel: Panel, group: Group) -> None:
+    """Draw the roofline, with what was measured here once it was."""
+    view = panel.settled.view
+
+    def draw(requests: Sequence[Request], shown: Sequence[Result]) -> None:
+        drawn = cost_picture.draw(view, panel.language, requests, shown)
+        plot(
+            drawn.figure, key="cost.roofs", label=panel.title("nav"), alt=drawn.alt, caption=drawn.caption,
+            words=table(panel.language, "plot"), height=HEIGHT, group=group, part=cost_picture.ROOFS,
+        )  # fmt: skip
+
+    measured.section(panel, "roofs", measurable(view), draw)
+
+
+def ways(panel: Panel) -> None:
+    """Show the four ways to call the layer beside each other, in numbers."""
+    view = panel.settled.view
+    st.subheader(panel.title("table.title"), anchor=False)
+    st.html(_STYLE)
+    with st.container(key="cost.table"):
+        st.markdown(_table(panel, view))
+    st.caption(panel.title("table.note", parameters=units.count(priced(view, "decode").parameters)))
+    _split(panel, view)
+    _unequal(panel, view)
+
+
+def _table(panel: Panel, view: View) -> str:
+    fields: Mapping[str, Callable[[Cost], str]] = {
+        "flops": lambda one: units.flops(one.flops),
+        "moved": lambda one: units.binary_bytes(one.bytes_moved),
+        "intensity": lambda one: units.number(one.intensity),
+        "scores": lambda one: units.binary_bytes(one.score_bytes),
+        "peak": lambda one: units.binary_bytes(one.peak_bytes),
+        "cache": lambda one: units.binary_bytes(one.kv_cache_bytes),
+    }
+    entries = [HARDWARE[key] for key in view.hardware.split(",") if view.dtype in HARDWARE[key].peak]
+    heading = [panel.title("table.way"), *(panel.title(f"table.{name}") for name in fields)]
+    heading += [layout.escape(f"≥ {entry.label.say(panel.language)}") for entry in entries]
+    lines = ["| " + " | ".join(heading) + " |", "|:--" + "|--:" * (len(heading) - 1) + "|"]
+    for name, label in SCENARIOS.items():
+        one = priced(view, name)
+        cells = [label.fill(new=units.count(view.queries("extend")), drafts=view.drafts).say(panel.language)]
+        cells += [give(one) for give in fields.values()]
+        least = [max(one.flops / entry.peak[view.dtype], one.bytes_moved / entry.bandwidth) for entry in entries]
+        lines.append("| " + " | ".join([*cells, *map(units.seconds, least)]) + " |")
+    return "\n".join(lines)
+
+
+def _split(panel: Panel, view: View) -> None:
+    """Show what each of several devices takes when they share the heads."""
+    st.subheader(panel.title("split.title"), anchor=False)
+    panel.control("devices")
+    share = split(view)
+    if share is None:
+        st.info(panel.title("split.no", heads=view.heads, devices=view.devices), icon=":material/info:")
+        return
+    columns = st.columns(4)
+    given = {
+        "parameters": units.short_count(share.one.parameters),
+        "cache": units.binary_bytes(share.one.kv_cache_bytes),
+        "reduced": units.binary_bytes(share.reduced_bytes),
+        "step": units.binary_bytes(share.step_bytes),
+    }
+    for column, (name, value) in zip(columns, given.items(), strict=True):
+        column.metric(panel.title(f"split.{name}"), value)
+    whole = priced(view, "decode").kv_cache_bytes
+    kept = units.percent(share.one.kv_cache_bytes / whole)
+    st.caption(panel.title("split.words", kept=kept, devices=share.devices))
+
+
+def _unequal(panel: Panel, view: View) -> None:
+    """Show what padding a batch of unequal lengths costs."""
+    st.subheader(panel.title("unequal.title"), anchor=False)
+    panel.control("lengths")
+    found = unequal(view)
+    fields = {
+        "padded": units.flops(found.padded_flops), "packed": units.flops(found.packed_flops),
+        "waste": units.percent(1 - found.packed_flops / found.padded_flops), "tokens": units.count(found.tokens),
+        "all": units.count(found.padded_tokens),
+    }  # fmt: skip
+    st.markdown(panel.title("unequal.words", **fields))
+
+
+def words(panel: Panel) -> None:
+    """Say what is counted and what is not, and give the sources."""
+    st.subheader(panel.title("words.title"), anchor=False)
+    for name in ("roof", "decode", "counted", "own"):
+        st.markdown(panel.title(f"words.{name}"))
+    chosen = tuple((HARDWARE[key].label.say(panel.language), HARDWARE[key].source)
+                   for key in panel.settled.view.hardware.split(","))  # fmt: skip
+    layout.sources(panel.language, (*SOURCES, *chosen))
