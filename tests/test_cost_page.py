@@ -92,6 +92,9 @@ def test_measured_points_are_flops_by_the_shortest_time():
     drawn = cost_picture.draw(mine, "en", requests, [Measurement((point,))])
     here = drawn.figure["data"][-1]
     assert here["y"] == [predict(requests[0].contestants[0], requests[0]).flops / 1.0] and here["text"] == ["prefill"]
+    # A roof that was found lower than a point is raised to it.
+    raised = cost_picture.roofs(mine, "en", 1e18)
+    assert not [roof for roof in raised if roof.own] or raised[-1].flops == 1e18
     assert all(one.keys <= 1024 for one in measurable(view(context="1048576")))
     assert isinstance(requests[0].contestants[0], Contestant) and requests[0].contestants[0].what == "layer"
 
@@ -102,7 +105,7 @@ def test_the_page_shows_roofs_and_the_table(language):
     assert "cost.roofs" in plots(app)
     (text,) = [entry.value for entry in app.markdown if entry.value.startswith("| ")]
     rows = [row.strip("| ").split(" | ") for row in text.splitlines()[2:]]
-    assert len(rows) == len(SCENARIOS) and all(len(row) == 11 for row in rows)
+    assert len(rows) == len(SCENARIOS) and all(len(row) == 12 for row in rows)
     for key in ("rtx-4090", "h100"):
         assert HARDWARE[key].source in said(app)
 

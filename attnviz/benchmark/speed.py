@@ -13,7 +13,7 @@ from attnviz.config import check_size, dtype_size
 # Large enough to fill the caches and the cores, small enough for a moment on one thread.
 _SIDE = {"cpu": 1024, "mps": 4096, "cuda": 8192}
 _BYTES = {"cpu": 2**27, "mps": 2**28, "cuda": 2**30}
-_TRIES = 6
+_TRIES = 20
 _STREAMS = 2
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from attnviz import units
 
 Figure = dict[str, Any]
-HEIGHT = 350
+HEIGHT = 390
 _GREY = "rgba(128,128,128,0.9)"
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 
@@ -75,7 +75,7 @@ def roofline(
         "height": HEIGHT, "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
         "xaxis": {**axis, "title": {"text": x_title}, "range": [math.log10(low), math.log10(high)]},
         "yaxis": {"type": "log", "automargin": True, "tickvals": powers, "ticktext": names_of},
-        "legend": {"orientation": "v", "x": 1.01, "y": 1, "font": {"size": 12}},
+        "legend": {"orientation": "h", "x": 0, "y": -0.24, "yanchor": "top", "font": {"size": 12}},
     }  # fmt: skip
     return {"data": data, "layout": layout}
 

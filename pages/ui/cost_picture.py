@@ -22,8 +22,14 @@ def names(language: str) -> dict[str, str]:
     return {name: say(language, f"cost.way.{name}") for name in SCENARIOS}
 
 
-def roofs(view: View, language: str) -> list[Roof]:
-    """Give the roofs asked for that have a peak for the data type, and this machine's in float32 once it is known."""
+def roofs(view: View, language: str, reached: float = 0.0) -> list[Roof]:
+    """Give the roofs asked for that have a peak for the data type, and this machine's in float32 once it is known.
+
+    Args:
+        view: The view.
+        language: Language of the names.
+        reached: The highest FLOP/s that was measured: a roof found while the machine was busy is raised to it.
+    """
     entries = [HARDWARE[key] for key in view.hardware.split(",")]
     found = [
         Roof(entry.label.say(language), entry.peak[view.dtype], entry.bandwidth)
@@ -31,7 +37,7 @@ def roofs(view: View, language: str) -> list[Roof]:
         if view.dtype in entry.peak
     ]
     speed = desk().speed(Probe("float32"))
-    own = [] if speed is None else [Roof(say(language, "cost.own"), speed.flops, speed.bandwidth, True)]
+    own = [] if speed is None else [Roof(say(language, "cost.own"), max(speed.flops, reached), speed.bandwidth, True)]
     return [*found, *own]
 
 
@@ -45,8 +51,9 @@ def draw(view: View, language: str, requests: Sequence[Request] = (), shown: Seq
         if taken is not None:
             expected = predict(request.contestants[0], request)
             points[called[name]] = (expected.intensity, expected.flops / taken.minimum)
+    reached = max((speed for _, speed in points.values()), default=0.0)
     figure = roofline(
-        roofs(view, language), work, points, x_title=say(language, "cost.axis.intensity"),
+        roofs(view, language, reached), work, points, x_title=say(language, "cost.axis.intensity"),
         measured_name=say(language, "cost.measured"),
     )  # fmt: skip
     each = ", ".join(f"{name} {units.number(intensity)}" for name, intensity in work.items())

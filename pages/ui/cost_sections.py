@@ -83,6 +83,7 @@ def _table(panel: Panel, view: View) -> str:
         "moved": lambda one: units.binary_bytes(one.bytes_moved),
         "intensity": lambda one: units.number(one.intensity),
         "scores": lambda one: units.binary_bytes(one.score_bytes),
+        "mask": lambda one: units.binary_bytes(one.mask_bytes),
         "peak": lambda one: units.binary_bytes(one.peak_bytes),
         "cache": lambda one: units.binary_bytes(one.kv_cache_bytes),
     }
