@@ -10,8 +10,9 @@ from attnviz.masks import Mask
 from attnviz.mistakes import MISTAKES
 from attnviz.stages import BLOCK_SCORES
 from attnviz.text import Refusal, Text
+from attnviz.variants import VARIANTS
 from attnviz.view import View
-from attnviz.view_run import WIDTH
+from attnviz.view_run import WIDTH, make_config
 
 # Several people may ask at once, and the browser's pictures need memory too.
 SHARE = 0.25
@@ -80,10 +81,13 @@ def predict(view: View) -> Prediction:
     size = config.dtype_size(view.dtype)
     tokens = view.length + (view.key_length if view.attention == "cross" else 0)
     entries = (view.heads * view.length + 2 * view.kv_heads * view.key_length) * view.d_k
+    sizes = make_config(view)
+    shapes = [4 * rows * cols for rows, cols in VARIANTS[view.layer].matrices(sizes).values()]
+    matrices, matrix = sum(shapes), max(shapes)
+    # Of MLA the latents, and its keys before their rotary part is put behind them.
+    apart = 4 * view.key_length * (sizes.kept + view.heads * sizes.head_dim) if view.layer == "mla" else 0
     # Projected in float32 first, then held in the chosen type.
     taken = 4 * tokens * WIDTH + entries * (4 if size == 4 else 4 + size)
-    matrix = 4 * WIDTH * view.heads * view.d_k
-    matrices = 2 * matrix + 2 * (matrix // view.heads) * view.kv_heads
     extra, turning = _positions(view, size, tokens)
     is_fused = view.backend != "eager"
     mask = view.build_mask()
@@ -99,7 +103,7 @@ def predict(view: View) -> Prediction:
     score += HASH_BYTES if view.dropout > 0 or mask.per_head else 0
     flops = 4.0 * pairs * view.d_k * (drawn + (view.heads if is_fused or by_column else 0))
     return Prediction(
-        making=max(matrices + max(2 * matrix, taken), taken + turning),
+        making=max(matrices + max(2 * matrix, taken + apart), taken + turning),
         inputs=taken + extra,
         calling=_calling(view, mask, size) if is_fused else _columns(view, mask, size) if by_column else 0,
         kept=view.heads * view.length * (view.d_k * size + 4) if is_fused else 0,

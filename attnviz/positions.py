@@ -140,7 +140,7 @@ def _rope(base: float, layout: str, partial_rotary_factor: float) -> Position:
 
 
 def _rope_code(base: float, layout: str, partial_rotary_factor: float) -> str:
-    pairs = "d_k" if partial_rotary_factor == 1.0 else f"int(d_k * {partial_rotary_factor!r})"
+    pairs = "x.shape[-1]" if partial_rotary_factor == 1.0 else f"int(x.shape[-1] * {partial_rotary_factor!r})"
     if layout == "half_split":
         parts = "a, b = x[..., :pairs], x[..., pairs : 2 * pairs]"
         joined = "torch.cat((a * cos - b * sin, b * cos + a * sin, x[..., 2 * pairs :]), dim=-1)"

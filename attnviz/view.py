@@ -13,6 +13,7 @@ from typing import cast
 
 from attnviz import device as devices
 from attnviz import inputs, pins
+from attnviz.families import FAMILIES
 from attnviz.knobs import Integer, Value
 from attnviz.masks import MASKS, Mask
 from attnviz.masks.token_knobs import TOKENS
@@ -37,6 +38,18 @@ _DIVIDE = Text(
 _FOLLOWS = Text(
     "{name} was {got}, which is more than the {limit} keys there are; using {used}.",
     "{name}原为 {got}，超过了现有的 {limit} 个键，改用 {used}。",
+)
+_NOT_SHARED = Text(
+    "kv_heads was {got}; with MLA every head has keys and values of its own, so it is {used}.",
+    "KV 头数（kv_heads）原为 {got}；MLA 的每个头都有自己的键和值，因此改为 {used}。",
+)
+_NO_LAYER = Text(
+    "variant {got} makes its keys of token vectors, and the worked example has none; using {used}.",
+    "“{got}”的键由 token 向量算出，而手算示例没有 token 向量；变体改为“{used}”。",
+)
+_ROTARY = Text(
+    "{name} was {got}, which is more than d_k = {limit}; using {used}.",
+    "{name}原为 {got}，超过了 d_k = {limit}，改用 {used}。",
 )
 _HEAD = Text(
     "head {got} does not exist among {heads} heads; showing all.", "共 {heads} 个头，没有“{got}”；改为显示全部。"
@@ -68,6 +81,8 @@ class View:
     length: int
     key_length: int
     d_k: int
+    variant: str
+    variant_settings: OwnSettings
     heads: int
     kv_heads: int
     mask: str
@@ -105,9 +120,9 @@ class View:
         return tuple(range(self.heads)) if self.head in ("all", "mean") else (int(self.head),)
 
     @property
-    def variant(self) -> str:
-        """Key of the variant that this number of KV heads makes."""
-        return variant_key(self.heads, self.kv_heads)
+    def layer(self) -> str:
+        """Key of the variant that is computed; among those with KV heads their number decides."""
+        return FAMILIES[self.variant].variant(self.heads, self.kv_heads)
 
     @property
     def pinned(self) -> "View | None":
@@ -150,11 +165,6 @@ class View:
         return _tokens(self.text if own else self.context, self.length if own else self.key_length)
 
 
-def variant_key(heads: int, kv_heads: int) -> str:
-    """Say which variant a number of KV heads makes: as many as heads MHA, one MQA, between GQA."""
-    return "mha" if kv_heads == heads else "mqa" if kv_heads == 1 else "gqa"
-
-
 def repeat(tokens: tuple[str, ...], length: int) -> tuple[str, ...]:
     """Give ``length`` tokens, beginning again where they run out; no token at all counts as one empty one."""
     tokens = tokens or ("",)
@@ -180,8 +190,9 @@ def settle(given: Mapping[str, object]) -> Settled[View]:
     _read_lengths(reader)
     for name in ("d_k", "heads"):
         reader.read(name, KNOBS[name], WORKED_SIZES[name] if reader.values["input"] == "worked" else None)
+    own = {"variant_settings": tuple(_read_own(reader, "variant").items())}
     _read_kv_heads(reader)
-    own = {f"{choice}_settings": tuple(_read_own(reader, choice).items()) for choice in OWNERS}
+    own |= {f"{choice}_settings": tuple(_read_own(reader, choice).items()) for choice in OWNERS if choice != "variant"}
     for name, knob in KNOBS.items():
         if name not in reader.values:
             reader.read(name, knob, () if name == "cell" else None)
@@ -232,6 +243,10 @@ def _read_lengths(reader: Reader) -> None:
 def _read_kv_heads(reader: Reader) -> None:
     heads = cast("int", reader.values["heads"])
     kv_heads = cast("int", reader.read("kv_heads", KNOBS["kv_heads"], heads))
+    if not FAMILIES[cast("str", reader.values["variant"])].shares:
+        if kv_heads != heads:
+            reader.follow("kv_heads", heads, _NOT_SHARED)
+        return
     options = [n for n in range(1, heads + 1) if heads % n == 0]
     if kv_heads not in options:
         used = max((n for n in options if n <= kv_heads), default=1)
@@ -244,15 +259,22 @@ def _read_own(reader: Reader, choice: str) -> dict[str, Value]:
     if choice == "position" and reader.values["input"] == "worked" and POSITIONS[chosen].build().waves is not None:
         reader.follow("position", "none", _NO_VECTORS)
         chosen = "none"
+    if choice == "variant" and reader.values["input"] == "worked" and chosen != "grouped":
+        reader.follow("variant", "grouped", _NO_LAYER)
+        chosen = "grouped"
     keys = cast("int", reader.values["key_length"])
     entry, names = OWNERS[choice][chosen], own_knobs(choice, chosen)
     settings: dict[str, Value] = {}
     for (name, knob), own in zip(names.items(), entry.knobs, strict=True):
         counts_keys = choice == "mask" and isinstance(knob, Integer) and knob.unit == TOKENS
-        most = max(cast("Integer", knob).low, keys) if counts_keys else None
-        value = reader.read(name, knob, knob.default if most is None else min(cast("int", knob.default), most))
+        most, note = (max(cast("Integer", knob).low, keys) if counts_keys else None), _FOLLOWS
+        default = knob.default if most is None else min(cast("int", knob.default), most)
+        if choice == "variant" and own.name == "rope":
+            most, note = cast("int", reader.values["d_k"]), _ROTARY
+            default = min(cast("int", knob.default), most // 6 * 2)
+        value = reader.read(name, knob, default)
         if most is not None and cast("int", value) > most:
-            reader.follow(name, most, _FOLLOWS, limit=keys)
+            reader.follow(name, most, note, limit=most)
         settings[own.name] = reader.values[name]
     try:
         entry.build(**settings)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,13 +11,13 @@ from attnviz import census as counts
 from attnviz import device as devices
 from attnviz import inputs, stages
 from attnviz.census import Census, Comparison
+from attnviz.families import FAMILIES
 from attnviz.masks import offset
 from attnviz.mistakes import MISTAKES
 from attnviz.positions import POSITIONS, Position
 from attnviz.stages import Call, Fused
 from attnviz.variants import VARIANTS
-from attnviz.variants.grouped import GroupedConfig
-from attnviz.view import OwnSettings, View, repeat, variant_key
+from attnviz.view import OwnSettings, View, repeat
 
 # Width of a token's vector before projection; independent of heads and d_k, so that neither slider changes the input.
 WIDTH = 256
@@ -36,6 +36,8 @@ class _Source(NamedTuple):
     length: int
     key_length: int
     d_k: int
+    variant: str
+    variant_settings: OwnSettings
     heads: int
     kv_heads: int
     dtype: str
@@ -133,15 +135,14 @@ def _bare(view: View) -> View:
     )
 
 
-def make_config(view: View) -> GroupedConfig:
+def make_config(view: "View | _Source") -> Any:
     """Give the sizes of the view's layer, as its variant takes them."""
-    return _config(view.heads, view.kv_heads, view.d_k)
-
-
-def _config(heads: int, kv_heads: int, d_k: int) -> GroupedConfig:
-    return VARIANTS[variant_key(heads, kv_heads)].config(
-        hidden_size=WIDTH, num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=d_k
-    )
+    family = FAMILIES[view.variant]
+    own = dict(family.build(**dict(view.variant_settings)))
+    if family.shares:
+        own["num_key_value_heads"] = view.kv_heads
+    sizes = {"hidden_size": WIDTH, "num_attention_heads": view.heads, "head_dim": view.d_k, "v_head_dim": view.d_k}
+    return VARIANTS[family.variant(view.heads, view.kv_heads)].config(**sizes, **own)
 
 
 @lru_cache(maxsize=8)
@@ -154,10 +155,23 @@ def _tensors(source: _Source) -> _Tensors:
     unturned = waves = None
     if position is not None and position.angles is not None:
         unturned = query.to(**target), key.to(**target)
-        query, key = position.turn(query, source.start), position.turn(key)
+        first = _plain(source)
+        query, key = _turned(position, query, first, source.start), _turned(position, key, first)
     if position is not None and position.waves is not None:
         waves = position.add(torch.zeros(source.length, WIDTH), source.start)
     return _Tensors(query.to(**target), key.to(**target), value.to(**target), unturned, waves)
+
+
+def _plain(source: _Source) -> int:
+    """Give how many first entries of a query and a key carry no position."""
+    return 0 if source.input == "worked" else getattr(make_config(source), "qk_nope_head_dim", 0)
+
+
+def _turned(position: Position, heads: Tensor, first: int, start: int = 0) -> Tensor:
+    """Rotate queries or keys, all but their ``first`` entries."""
+    if first == 0:
+        return position.turn(heads, start)
+    return torch.cat((heads[..., :first], position.turn(heads[..., first:], start)), dim=-1)
 
 
 def _made(source: _Source, position: Position | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -167,8 +181,7 @@ def _made(source: _Source, position: Position | None) -> tuple[Tensor, Tensor, T
         query = inputs.small_integers((heads, source.length, source.d_k), source.seed, 0)
         shape = (kv_heads, source.key_length, source.d_k)
         return query, inputs.small_integers(shape, source.seed, 1), inputs.small_integers(shape, source.seed, 2)
-    variant = VARIANTS[variant_key(heads, kv_heads)]
-    config = _config(heads, kv_heads, source.d_k)
+    variant, config = VARIANTS[FAMILIES[source.variant].variant(heads, kv_heads)], make_config(source)
     weights = variant.weights(config, seed=source.seed)
     own = _input(source, source.text, source.length, 0)
     context = None if source.attention == "self" else _input(source, source.context, source.key_length, 1)

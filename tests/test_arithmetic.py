@@ -168,7 +168,7 @@ def test_a_cell_outside_the_call_is_refused_by_name(name, place):
 )
 def test_the_ledger_has_the_shapes_of_a_layer_that_ran(given):
     view = settle(given).view
-    config, variant = view_run.make_config(view), VARIANTS[view.variant]
+    config, variant = view_run.make_config(view), VARIANTS[view.layer]
     tokens = torch.randn(1, view.length, view_run.WIDTH)
     context = torch.randn(1, view.key_length, view_run.WIDTH) if view.attention == "cross" else None
     weights = variant.weights(config, seed=0)
@@ -207,6 +207,21 @@ def test_the_ledger_s_axes_say_what_their_sizes_are(attention):
     for entry in entries:
         assert entry.shape == tuple(math.prod(sizes[name] for name in axis.split(" · ")) for axis in entry.axes)
     assert ("length" in entries[0].axes) == (attention == "self")
+
+
+def test_the_ledger_of_mla_goes_through_its_latent():
+    view = settle({"variant": "mla", "length": "7", "heads": "6", "d_k": "5", "latent": "11", "rope": "2"}).view
+    mla, config = VARIANTS["mla"], view_run.make_config(view)
+    ran = mla.attend(config, mla.weights(config, seed=0), torch.randn(1, 7, view_run.WIDTH), backend="eager")
+    sizes = {"batch": 1, "length": 7, "queries": 7, "keys": 7, "width": view_run.WIDTH, "heads": 6, "kv_heads": 6}
+    sizes |= {"d_k": 5, "latent": 11, "rope": 2, "plain": 3}
+    entries = {entry.name: entry for entry in ledger(view)}
+    for entry in entries.values():
+        assert entry.shape == tuple(math.prod(sizes[name] for name in axis.split(" · ")) for axis in entry.axes)
+    assert [entries[name].step for name in ("c = x W_C", "x W_R", "c W_K")] == ["latent", "rotary", "projection"]
+    kept = entries["c = x W_C"].shape[2] + entries["x W_R"].shape[2]
+    assert ran.cache["latent"].shape == (1, 7, kept)
+    assert entries["A V"].shape == tuple(ran.core.output.shape) and entries["C W_O"].shape == tuple(ran.output.shape)
 
 
 def test_the_ledger_of_a_long_view_allocates_no_scores():

@@ -44,6 +44,14 @@ VIEWS = {
     "wrong axis, one of many heads": {"length": "1024", "mistake": "wrong_axis", "heads": "8", "head": "0"},
     "wrong axis and all else": {"length": "1024", "mistake": "wrong_axis", "score_mod": "alibi", "dropout": "0.2"},
     "late scale, half": {"length": "1024", "mistake": "late_scale", "dtype": "float16"},
+    "latent": {"length": "1024", "variant": "mla"},
+    "latent, many heads": {"length": "256", "variant": "mla", "heads": "64", "d_k": "128", "head": "0"},
+    "latent, few tokens, rotated": {
+        "length": "8", "variant": "mla", "heads": "32", "d_k": "256", "latent": "1024", "position": "rope",
+    },
+    "latent, half, fused": {
+        "length": "2048", "variant": "mla", "heads": "16", "dtype": "bfloat16", "backend": "sdpa", "head": "0",
+    },
     "waves": {"length": "64", "position": "sinusoidal", "attention": "cross", "key_length": "4096"},
     "cross": {"length": "64", "attention": "cross", "key_length": "4096"},
 }  # fmt: skip

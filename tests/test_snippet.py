@@ -9,6 +9,7 @@ import torch
 from attnviz import inputs
 from attnviz.backends import BACKENDS
 from attnviz.masks import MASKS, dense
+from attnviz.positions import POSITIONS
 from attnviz.snippet import attention_snippet
 from attnviz.stages import Call, rows_of
 from attnviz.text import Refusal
@@ -65,6 +66,26 @@ def test_every_variant_and_backend(key, mask, backend, tmp_path, capsys):
         close(got["scaled"], want.scores)
     assert ("is_causal=True" in text) == (backend == "sdpa" and mask == "causal")
     assert "torch.Size([1, 4, 12, 8])" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("rope", [0, 2, 6, 8])
+@pytest.mark.parametrize("position", ["none", "rope", "sinusoidal"])
+@pytest.mark.parametrize("cross", [False, True])
+def test_keys_made_of_a_latent(cross, position, rope, tmp_path):
+    mla = VARIANTS["mla"]
+    sizes = mla.config(
+        hidden_size=WIDTH, num_attention_heads=3, head_dim=8, v_head_dim=8, kv_lora_rank=5, qk_rope_head_dim=rope
+    )
+    shape = {"seed": 3, "q_len": 12, "kv_len": 9, "cross": cross} | ({} if cross else {"kv_len": 12})
+    got, _ = run(tmp_path, sizes, mask="causal", align="bottom_right", position=position, **shape)
+    x, y = (inputs.random_normal((1, shape[side], WIDTH), 3 + i) for i, side in enumerate(("q_len", "kv_len")))
+    encode = None if position == "none" else POSITIONS[position].build()
+    want = mla.attend(
+        sizes, mla.weights(sizes, seed=3), x, context=y if cross else None, allowed=MASKS["causal"].build(),
+        align="bottom_right", position=encode, backend="eager",
+    )  # fmt: skip
+    close(got["weights"], want.core.weights)
+    close(got["output"], want.core.output)
 
 
 @pytest.mark.parametrize("align", ["top_left", "bottom_right"])

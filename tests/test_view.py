@@ -9,6 +9,8 @@ import torch
 from attnviz import view_run
 from attnviz.backends import BACKENDS
 from attnviz.census import census, row_detail
+from attnviz.families import FAMILIES, variant_key
+from attnviz.inputs import token_vectors
 from attnviz.knobs import Choice, Flag, Integer, Lengths, Number
 from attnviz.masks import MASKS, Mask
 from attnviz.positions import POSITIONS
@@ -16,8 +18,9 @@ from attnviz.score_mods import SCORE_MODS
 from attnviz.settings import KNOBS, OWNERS, every_name, mask_knobs, own_knobs
 from attnviz.stages import fused
 from attnviz.text import LANGUAGES
-from attnviz.view import View, repeat, settle, variant_key
-from attnviz.view_run import make_call, run
+from attnviz.variants import VARIANTS
+from attnviz.view import View, repeat, settle
+from attnviz.view_run import WIDTH, make_call, make_config, run
 from tests.reference import grid, whole
 from tests.reference import make_call as draw_call
 
@@ -81,8 +84,14 @@ def random_settings(seed: int) -> dict[str, str]:
     heads = draw.choice((1, 2, 3, 6, 8))
     mask = draw.choice(list(MASKS))
     position, score_mod = draw.choice(list(POSITIONS)), draw.choice(list(SCORE_MODS))
-    given = {"heads": str(heads), "mask": mask, "position": position, "score_mod": score_mod}
-    own = mask_knobs(mask) | own_knobs("position", position) | own_knobs("score_mod", score_mod)
+    variant = draw.choice(list(FAMILIES))
+    given = {"variant": variant, "heads": str(heads), "mask": mask, "position": position, "score_mod": score_mod}
+    own = (
+        mask_knobs(mask)
+        | own_knobs("variant", variant)
+        | own_knobs("position", position)
+        | own_knobs("score_mod", score_mod)
+    )
     for name, knob in (KNOBS | own).items():
         if name in given or draw.random() < 0.4:
             continue
@@ -121,13 +130,64 @@ def test_kv_heads_follow_the_heads(heads, kv_heads, used):
     assert "kv_heads" in note.zh
 
 
+def test_the_heads_of_mla_share_nothing():
+    settled = settle({"variant": "mla", "heads": "6"})
+    assert (settled.view.kv_heads, settled.view.layer) == (6, "mla") and not settled.notes
+    settled = settle({"variant": "mla", "heads": "6", "kv_heads": "2"})
+    assert settled.view.kv_heads == 6 and "kv_heads" not in settled.link()
+    assert [note.en for note in settled.notes] == [
+        "kv_heads was 2; with MLA every head has keys and values of its own, so it is 6."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("d_k", "rope", "used"), [(64, None, 20), (1024, None, 64), (1, None, 0), (8, 9, 8), (8, 8, 8)]
+)
+def test_the_rotary_part_is_part_of_d_k(d_k, rope, used):
+    settled = settle({"variant": "mla", "d_k": str(d_k)} | ({} if rope is None else {"rope": str(rope)}))
+    assert dict(settled.view.variant_settings) == {"latent": 512, "rope": used}
+    assert [note.en for note in settled.notes] == (
+        [f"rope was {rope}, which is more than d_k = {d_k}; using {used}."] if rope == 9 else []
+    )
+
+
+def test_the_worked_example_makes_no_latent():
+    settled = settle({"variant": "mla", "input": "worked"})
+    assert settled.view.variant == "grouped" and settled.link() == {"input": "worked"}
+    assert "the worked example has none" in settled.notes[0].en and "手算示例" in settled.notes[0].zh
+    assert settle({"latent": "7"}).problems == ()  # the knob of a variant that is not chosen
+
+
+@pytest.mark.parametrize("rope", ["0", "6", "16"])
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("attention", ["self", "cross"])
+def test_a_view_of_mla_is_the_layer_that_the_variant_computes(attention, position, rope):
+    given = {"variant": "mla", "attention": attention, "position": position, "rope": rope, "d_k": "16", "latent": "9"}
+    view = settle(given | {"seed": "3", "length": "7", "align": "bottom_right"}).view
+    call = make_call(view)
+    sizes, mla = make_config(view), VARIANTS["mla"]
+    assert (sizes.kv_lora_rank, sizes.qk_rope_head_dim, sizes.head_dim) == (9, int(rope), 16)
+    x, y = (
+        token_vectors(view.tokens(side) or (), WIDTH, 3)[None] if attention == "cross" or side == "query" else None
+        for side in ("query", "key")
+    )
+    want = mla.attend(
+        sizes, mla.weights(sizes, seed=3), x, context=y, allowed=view.build_mask(), align="bottom_right",
+        position=view.build_position(), backend="eager",
+    ).core  # fmt: skip
+    got = BACKENDS["eager"].attend(call.query, call.key, call.value, allowed=call.mask, align=call.align)
+    torch.testing.assert_close(got.weights, want.weights)
+    torch.testing.assert_close(got.output, want.output)
+    assert ("query_turned" in call.stages) == (position == "rope") and call.stages == view.stages
+
+
 @pytest.mark.parametrize("heads", range(1, 65))
 def test_every_divisor_is_taken_as_it_is(heads):
     for kv_heads in (n for n in range(1, heads + 1) if heads % n == 0):
         settled = settle({"heads": str(heads), "kv_heads": str(kv_heads)})
         assert settled.view.kv_heads == kv_heads and not settled.notes
-        assert settled.view.variant == {1: "mqa", heads: "mha"}.get(kv_heads, "gqa")
-        assert variant_key(heads, kv_heads) == settled.view.variant
+        assert settled.view.layer == {1: "mqa", heads: "mha"}.get(kv_heads, "gqa")
+        assert variant_key(heads, kv_heads) == settled.view.layer
 
 
 def test_a_window_follows_the_keys():

@@ -14,6 +14,9 @@ from attnviz.snippet import cores
 from attnviz.snippet.tensors import tensors
 from attnviz.text import Refusal, Text
 from attnviz.variants.grouped import GroupedConfig
+from attnviz.variants.latent.sizes import LatentConfig
+
+Sizes = GroupedConfig | LatentConfig
 
 _BACKEND = Text(
     "backend must be one of {options} for a snippet, got {value!r}.",
@@ -33,7 +36,7 @@ class _Chosen(Generic[K]):
 
 
 def attention_snippet(
-    config: GroupedConfig,
+    config: Sizes,
     *,
     seed: int,
     q_len: int,
@@ -80,6 +83,7 @@ def attention_snippet(
     _check_lengths(config, (("tokens", tokens, q_len), ("context", context if cross else None, kv_len)))
     shift = offset(q_len, kv_len, align)
     made = {"cross": cross, "worked": worked, "dtype": dtype, "shift": shift}
+    made |= {"latent": isinstance(config, LatentConfig)}
     made |= _position(position, position_settings or {})
     rule, change = _chosen(MASKS[mask], mask_settings), _chosen(SCORE_MODS[score_mod], score_mod_settings)
     parts = (
@@ -95,7 +99,7 @@ def attention_snippet(
 
 
 def _attention(
-    config: GroupedConfig,
+    config: Sizes,
     rule: _Chosen[MaskKind],
     change: _Chosen[ScoreModKind],
     core: Callable[[cores.Lines], str],
@@ -104,7 +108,7 @@ def _attention(
     mistake: Mistake,
 ) -> tuple[str, ...]:
     """Give the lines from the scores to the output: what they need, and one way to compute it."""
-    shared = config.num_key_value_heads != config.num_attention_heads
+    shared = _kv_heads(config) != config.num_attention_heads
     mask, mod, code = rule.kind.make(**rule.settings), change.kind.make(**change.settings), change.kind.code
     is_causal = mask.is_causal and shift == 0 and core is cores.sdpa and mod.bias is None and mod.softcap is None
     hidden = not mask.is_full and not is_causal
@@ -116,13 +120,13 @@ def _attention(
     )
 
 
-def _check_lengths(config: GroupedConfig, sides: Sequence[tuple[str, Sequence[str] | None, int]]) -> None:
+def _check_lengths(config: Sizes, sides: Sequence[tuple[str, Sequence[str] | None, int]]) -> None:
     for name, given, length in sides:
         if given is not None and len(given) != length:
             raise ValueError(f"{name} must be {length} tokens, got {len(given)}")
     if config.v_head_dim != config.head_dim:
         raise ValueError(f"v_head_dim must equal head_dim in a snippet, got {config.v_head_dim} and {config.head_dim}")
-    if config.sink:
+    if isinstance(config, GroupedConfig) and config.sink:
         raise ValueError("sink must be off in a snippet, got True")
 
 
@@ -150,9 +154,16 @@ def _position(key: str, given: Mapping[str, Value]) -> dict[str, str]:
     return {"added": code if is_added else "", "turned": "" if is_added else code}
 
 
-def _sizes(config: GroupedConfig, seed: int, q_len: int, kv_len: int, scale: float | None) -> str:
+def _kv_heads(config: Sizes) -> int:
+    return config.num_key_value_heads if isinstance(config, GroupedConfig) else config.num_attention_heads
+
+
+def _sizes(config: Sizes, seed: int, q_len: int, kv_len: int, scale: float | None) -> str:
+    latent = (
+        f"latent, rope = {config.kv_lora_rank}, {config.qk_rope_head_dim}\n" if isinstance(config, LatentConfig) else ""
+    )
     return (
         f"seed, width, q_len, kv_len = {seed}, {config.hidden_size}, {q_len}, {kv_len}\n"
-        f"heads, kv_heads, d_k = {config.num_attention_heads}, {config.num_key_value_heads}, {config.head_dim}\n"
-        f"scale = {'d_k**-0.5' if scale is None else repr(scale)}\n"
+        f"heads, kv_heads, d_k = {config.num_attention_heads}, {_kv_heads(config)}, {config.head_dim}\n"
+        f"{latent}scale = {'d_k**-0.5' if scale is None else repr(scale)}\n"
     )

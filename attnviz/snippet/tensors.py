@@ -20,6 +20,31 @@ def project(tokens, stream, count):
     return (tokens @ matrix.T).unflatten(2, (count, d_k)).transpose(1, 2)
 '''
 
+_LATENT_WEIGHTS = '''\
+def matrix(stream, count, rows, cols):
+    """Draw [count x rows, cols], each head from a seed of its own, so that more heads leave these as they are."""
+    drawn = []
+    for index in range(count):
+        place = (seed + 1) * 0x9E3779B97F4A7C15 + stream * 0xC2B2AE3D27D4EB4F + index * 0x165667B19E3779F9
+        mixed = ((place ^ (place >> 29)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+        generator, size = torch.Generator().manual_seed(mixed >> 32), rows * cols
+        drawn.append(torch.randn(-(-size // 16) * 16, generator=generator)[:size].view(rows, cols))
+    return torch.cat(drawn) * cols**-0.5
+
+
+def split(tokens, size):
+    """Cut [1, length, heads x size] into heads, [1, heads, length, size]."""
+    return tokens.unflatten(2, (heads, size)).transpose(1, 2)
+'''
+
+_LATENT = """\
+c = torch.nn.functional.rms_norm({source} @ matrix(1, 1, latent, width).T, (latent,), eps=1e-6)  # kept
+k_rope = {source} @ matrix(2, 1, rope, width).T  # kept, once for all heads
+q, v = split(x @ matrix(0, heads, d_k, width).T, d_k), split(c @ matrix(4, heads, d_k, latent).T, d_k)
+k = split(c @ matrix(3, heads, d_k - rope, latent).T, d_k - rope)
+k = torch.cat((k, k_rope[:, None].expand(-1, heads, -1, -1)), dim=-1)
+"""
+
 _INTEGERS = '''\
 def integers(stream, count, length):
     """Draw whole numbers from -1 to 2 by a hash of seed, stream, head, position and dimension."""
@@ -45,6 +70,7 @@ def tensors(
     added: str,
     turned: str,
     shift: int,
+    latent: bool = False,
 ) -> str:
     """Give the lines that leave ``q``, ``k`` and ``v``.
 
@@ -58,6 +84,7 @@ def tensors(
         added: Definition of ``waves(places)``, added to the token vectors; "" for none.
         turned: Definition of ``turn(x, places)``, which rotates queries and keys; "" for none.
         shift: Position of query 0; key 0 stands at 0.
+        latent: Keys and values are made of a latent, and only the last ``rope`` entries of a head are rotated.
     """
     defined = "".join(f"\n\n{code}" for code in (added, turned) if code)
     queries = f"torch.arange(q_len) + {shift}" if shift > 0 else f"torch.arange(q_len) - {-shift}" if shift else ""
@@ -65,14 +92,22 @@ def tensors(
     made = (
         _INTEGERS.rsplit("\n\n\n", 1)
         if worked
-        else (_WEIGHTS.rstrip(), _inputs(tokens, context, seed, cross, places if added else None))
+        else (
+            (_LATENT_WEIGHTS if latent else _WEIGHTS).rstrip(),
+            _inputs(tokens, context, seed, cross, places if added else None, latent),
+        )
     )
-    rotated = f"q, k = turn(q, {places[0]}), turn(k, {places[1]})\n" if turned else ""
+    rotated = _rotated(places, latent) if turned else ""
     return f"\n{made[0]}\n{defined}\n\n{made[1]}{rotated}{_cast(dtype)}"
 
 
 def _inputs(
-    tokens: Sequence[str] | None, context: Sequence[str] | None, seed: int, cross: bool, places: tuple[str, str] | None
+    tokens: Sequence[str] | None,
+    context: Sequence[str] | None,
+    seed: int,
+    cross: bool,
+    places: tuple[str, str] | None,
+    latent: bool,
 ) -> str:
     """Give the lines that make the token vectors, add waves at ``places`` where there are any, and project them."""
     lines = [vectors("x", tokens, "q_len", seed, 0)]
@@ -82,8 +117,20 @@ def _inputs(
         lines.append(f"x = x + waves({places[0]})\n")
         lines += [f"context = context + waves({places[1]})\n"] if cross else []
     source = "context" if cross else "x"
+    if latent:
+        return "".join(lines) + _LATENT.format(source=source)
     lines.append(f"q, k, v = project(x, 0, heads), project({source}, 1, kv_heads), project({source}, 2, kv_heads)\n")
     return "".join(lines)
+
+
+def _rotated(places: tuple[str, str], latent: bool) -> str:
+    """Give the line that rotates queries and keys; of a key made of a latent only the part beside it."""
+    if not latent:
+        return f"q, k = turn(q, {places[0]}), turn(k, {places[1]})\n"
+    return (
+        f"first = d_k - rope\nsides = (q, {places[0]}), (k, {places[1]})\n"
+        "q, k = (torch.cat((t[..., :first], turn(t[..., first:], at)), dim=-1) for t, at in sides)\n"
+    )
 
 
 def _cast(dtype: str) -> str:

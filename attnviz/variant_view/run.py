@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 from attnviz.config import dtype_size
 from attnviz.cost import cost
+from attnviz.families import variant_key
 from attnviz.variant_view import layers
 from attnviz.variant_view.settings import LATENT
 from attnviz.variant_view.view import View, quarter
 from attnviz.variants import VARIANTS
-from attnviz.view import variant_key
 
 
 class Taken(NamedTuple):

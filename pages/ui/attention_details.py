@@ -38,7 +38,7 @@ def numbers(panel: Panel, prediction: Prediction) -> None:
         help=panel.title("numbers.taken_help", **parts),
     )
     whole = cost(
-        view.variant,
+        view.layer,
         make_config(view),
         q_len=view.length,
         kv_len=view.key_length,

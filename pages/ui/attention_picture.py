@@ -137,7 +137,7 @@ def _caption(view: View, ran: Fused | None, drawn: pictures.Drawn, language: str
     said = say(
         language,
         "attention.caption",
-        variant=view.variant.upper(),
+        variant=view.layer.upper(),
         heads=view.heads,
         kv_heads=view.kv_heads,
         shape=f"{units.count(view.length)} × {units.count(view.key_length)}",

@@ -5,7 +5,8 @@ from types import MappingProxyType
 
 import streamlit as st
 
-from attnviz.knobs import Number
+from attnviz.families import FAMILIES, Family
+from attnviz.knobs import Knob, Number
 from attnviz.mistakes import MISTAKES
 from attnviz.positions import POSITIONS, PositionKind
 from attnviz.score_mods import SCORE_MODS, ScoreModKind
@@ -15,23 +16,32 @@ from pages.ui import layout
 from pages.ui.controls import Panel
 from pages.ui.translate import say
 
-RULES: Mapping[str, Mapping[str, PositionKind | ScoreModKind]] = MappingProxyType(
-    {"position": POSITIONS, "score_mod": SCORE_MODS}
+RULES: Mapping[str, Mapping[str, Family | PositionKind | ScoreModKind]] = MappingProxyType(
+    {"variant": FAMILIES, "position": POSITIONS, "score_mod": SCORE_MODS}
 )
+# Entries that are nothing special.
+PLAIN = ("none", "grouped")
 
 
 def control(panel: Panel, name: str) -> None:
     """Draw a choice; below one of ``RULES`` what it does, its source, and the knobs that no one drags."""
     panel.control(name)
     chosen = getattr(panel.settled.view, name)
-    if name not in RULES or chosen == "none":
+    if name == "variant":
+        st.caption(panel.title("rules.others"))
+    if name not in RULES or chosen in PLAIN:
         return
     entry = RULES[name][chosen]
     said = layout.escape(entry.help.say(panel.language))
     st.caption(f"{said} [{panel.title('rules.source')}]({entry.source})")
     for own, knob in own_knobs(name, chosen).items():
-        if not isinstance(knob, Number):
+        if not _is_live(name, knob):
             panel.control(own)
+
+
+def _is_live(choice: str, knob: Knob) -> bool:
+    """Say whether the picture follows a knob of an entry: numbers, and the sizes of a variant."""
+    return isinstance(knob, Number) or choice == "variant"
 
 
 def live_names(view: View) -> list[str]:
@@ -40,14 +50,14 @@ def live_names(view: View) -> list[str]:
         name
         for choice in RULES
         for name, knob in own_knobs(choice, getattr(view, choice)).items()
-        if isinstance(knob, Number)
+        if _is_live(choice, knob)
     ]
 
 
 def labels(view: View, language: str) -> list[str]:
     """Name the chosen entries for people, and a mistake that is switched on as such."""
     chosen = [(entries, getattr(view, choice)) for choice, entries in RULES.items()]
-    named = [entries[key].label.say(language) for entries, key in chosen if key != "none"]
+    named = [entries[key].label.say(language) for entries, key in chosen if key not in PLAIN]
     if view.mistake == "none":
         return named
     return [say(language, "attention.mistake.tag", name=MISTAKES[view.mistake].label), *named]

@@ -6,6 +6,7 @@ from types import MappingProxyType
 import streamlit as st
 
 from attnviz import pins
+from attnviz.families import FAMILIES
 from attnviz.settings import ROLES, mask_knobs
 from attnviz.text import Refusal
 from pages.ui import attention_compare, attention_mistake, attention_picture, attention_row, attention_rules, layout
@@ -19,7 +20,7 @@ STRIP_HEIGHT = 390
 # Section of the side bar → its icon and its settings.
 FOLDED: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "change": (":material/tune:", ("position", "score_mod", "mistake")),
+        "change": (":material/tune:", ("variant", "position", "score_mod", "mistake")),
         "compute": (":material/memory:", ("backend", "dtype", "device")),
         "picture": (":material/palette:", ("log", "own_range", "reduce")),
     }
@@ -62,7 +63,8 @@ def side_controls(panel: Panel) -> None:
 def live_controls(panel: Panel, group: Group) -> None:
     """Draw the sliders that the picture follows."""
     view, knobs = panel.settled.view, panel.settled.knobs
-    names = ["length", *(["key_length"] if view.attention == "cross" else []), "d_k", "heads", "kv_heads"]
+    names = ["length", *(["key_length"] if view.attention == "cross" else []), "d_k", "heads"]
+    names += ["kv_heads"] if FAMILIES[view.variant].shares else []
     names += ["window"] if "window" in knobs else []
     names += ["scale_value"] if view.scale == "custom" else []
     names += attention_rules.live_names(view)
@@ -79,6 +81,8 @@ def _slider(panel: Panel, group: Group, name: str) -> None:
         panel.live(name, group, high=view.heads, stops=[n for n in range(1, view.heads + 1) if view.heads % n == 0])
     elif name == "window":
         panel.live(name, group, high=view.key_length)
+    elif name == "rope":
+        panel.live(name, group, high=view.d_k)
     else:
         panel.live(name, group)
 
