@@ -45,7 +45,7 @@ VIEWS = {
     "wrong axis and all else": {"length": "1024", "mistake": "wrong_axis", "score_mod": "alibi", "dropout": "0.2"},
     "late scale, half": {"length": "1024", "mistake": "late_scale", "dtype": "float16"},
     "latent": {"length": "1024", "variant": "mla"},
-    "latent, many heads": {"length": "256", "variant": "mla", "heads": "64", "d_k": "128", "head": "0"},
+    "latent, many heads": {"length": "512", "variant": "mla", "heads": "64", "d_k": "256", "latent": "8", "head": "0"},
     "latent, few tokens, rotated": {
         "length": "8", "variant": "mla", "heads": "32", "d_k": "256", "latent": "1024", "position": "rope",
     },
