@@ -243,14 +243,11 @@ def _read_lengths(reader: Reader) -> None:
 def _read_kv_heads(reader: Reader) -> None:
     heads = cast("int", reader.values["heads"])
     kv_heads = cast("int", reader.read("kv_heads", KNOBS["kv_heads"], heads))
-    if not FAMILIES[cast("str", reader.values["variant"])].shares:
-        if kv_heads != heads:
-            reader.follow("kv_heads", heads, _NOT_SHARED)
-        return
-    options = [n for n in range(1, heads + 1) if heads % n == 0]
+    shares = FAMILIES[cast("str", reader.values["variant"])].shares
+    options = [n for n in range(1, heads + 1) if heads % n == 0] if shares else [heads]
     if kv_heads not in options:
-        used = max((n for n in options if n <= kv_heads), default=1)
-        reader.follow("kv_heads", used, _DIVIDE, heads=heads, options=", ".join(map(str, options)))
+        used, note = max((n for n in options if n <= kv_heads), default=options[0]), _DIVIDE if shares else _NOT_SHARED
+        reader.follow("kv_heads", used, note, heads=heads, options=", ".join(map(str, options)))
 
 
 def _read_own(reader: Reader, choice: str) -> dict[str, Value]:

@@ -83,8 +83,7 @@ def attention_snippet(
     _check_lengths(config, (("tokens", tokens, q_len), ("context", context if cross else None, kv_len)))
     shift = offset(q_len, kv_len, align)
     made = {"cross": cross, "worked": worked, "dtype": dtype, "shift": shift}
-    made |= {"latent": isinstance(config, LatentConfig)}
-    made |= _position(position, position_settings or {})
+    made |= {"latent": isinstance(config, LatentConfig)} | _position(position, position_settings or {})
     rule, change = _chosen(MASKS[mask], mask_settings), _chosen(SCORE_MODS[score_mod], score_mod_settings)
     parts = (
         "import torch\n\n" + _sizes(config, seed, q_len, kv_len, scale),
