@@ -47,6 +47,7 @@ class Worker:
         )
         self.answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._ended = threading.Event()
+        self._told = False
         self._last_words: deque[str] = deque(maxlen=30)
         for target in (self._read, self._overhear):
             threading.Thread(target=target, daemon=True).start()
@@ -92,8 +93,9 @@ class Worker:
 
     def end(self) -> str:
         """End the process at once, and say how it ended."""
-        own = self._gone()
-        if not own:
+        own = self._gone() and not self._told
+        self._told = True
+        if self.alive:
             self._process.kill()
         code = self._process.wait(STOP_S)
         assert self._process.stdin is not None
