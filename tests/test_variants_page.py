@@ -13,6 +13,7 @@ from attnviz.variant_view.layers import narrowed
 from attnviz.variant_view.run import table
 from attnviz.variant_view.settings import MODELS, OWN, VARIANTS
 from attnviz.variant_view.view import settle
+from attnviz.variants import VARIANTS as KINDS
 from pages.ui.heatmap.frame import unpack
 from pages.ui.translate import say
 from pages.ui.variants_picture import cell, frame
@@ -90,9 +91,10 @@ def test_the_table_is_that_of_the_view(language):
     app = visit(language, page="variants", model="llama-3-8b")
     (text,) = [entry.value for entry in app.markdown if entry.value.startswith("| ")]
     rows = [[part.strip() for part in line.strip("| ").split("|")] for line in text.splitlines()[2:]]
-    additive = VARIANTS["additive"].say(language)
-    assert [row[0].strip("*") for row in rows] == ["MHA 32/32", "GQA 32/8", "MQA 32/1", "MLA", additive]
-    assert [row[0].startswith("**") for row in rows] == [False, True, False, False, False]
+    rest = [VARIANTS["additive"].say(language), *(KINDS[key].label.say(language) for key in ("linear", "delta"))]
+    assert [row[0].strip("*") for row in rows] == ["MHA 32/32", "GQA 32/8", "MQA 32/1", "MLA", *rest]
+    assert [row[0].startswith("**") for row in rows] == [False, True, False, False, False, False, False]
+    assert [row[2:4] for row in rows[5:]] == [["0", "0 B"]] * 2 and rows[5][5] != "0%"
     taken = table(settle({"model": "llama-3-8b"}).view)
     assert [row[2].strip("*") for row in rows] == [f"{one.elements:,}" for one in taken]
     assert rows[1][3:6] == ["**128 KiB**", "**1 GiB**", "**25%**"]

@@ -73,13 +73,18 @@ def test_golden_cache_sizes(model, per_token):
 
 def test_the_table_has_each_variant_once_and_the_published_mla():
     rows = runs.table(view(heads=128 // 2, kv_heads=8, d_k=128, width=7168, layers=61))
-    assert [row.variant for row in rows] == ["mha", "gqa", "mqa", "mla", "additive"]
-    mha, gqa, mqa, mla, additive = rows
+    assert [row.variant for row in rows] == ["mha", "gqa", "mqa", "mla", "additive", "linear", "delta"]
+    mha, gqa, mqa, mla, additive, linear, delta = rows
     assert mla.elements == 576 and mla.per_token == 61 * 576 * 2 and mla.error is None
     assert (additive.per_context, additive.parameters) == (mha.per_context, mha.parameters + 64 * 128)
     assert gqa.per_token * 8 == mha.per_token == mqa.per_token * 64
     assert mha.parameters == 4 * 7168 * 64 * 128 and mqa.parameters == 2 * 7168 * 64 * 128 + 2 * 7168 * 128
     assert mha.error == 0 < gqa.error < mqa.error
+    # A state is there whole before the first token: a matrix for each head in float32, and linear's sum of φ(k).
+    for row, state in ((linear, 64 * 128 * (128 + 1) * 4 + 4), (delta, 64 * 128 * 128 * 4 + 4)):
+        assert (row.elements, row.per_token) == (0, 0) and row.error is None
+        assert row.per_context == 61 * state
+    assert linear.parameters == mha.parameters == delta.parameters - 7168 * 64
 
 
 @pytest.mark.parametrize(
@@ -88,7 +93,7 @@ def test_the_table_has_each_variant_once_and_the_published_mla():
 )
 def test_gqa_is_listed_where_heads_can_be_grouped(heads, kv_heads, listed):
     rows = runs.table(view(heads=heads, kv_heads=kv_heads))
-    assert [row.kv_heads for row in rows] == [*listed, None, None]
+    assert [row.kv_heads for row in rows] == [*listed, None, None, None, None]
 
 
 @pytest.mark.parametrize("dtype", KNOBS["dtype"].options)

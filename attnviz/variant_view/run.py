@@ -10,6 +10,9 @@ from attnviz.variant_view.settings import LATENT
 from attnviz.variant_view.view import View, quarter
 from attnviz.variants import VARIANTS
 
+# Those that keep a state instead of keys and values.
+STATES = tuple(entry.key for entry in VARIANTS.values() if not entry.grows(entry.config(hidden_size=1)))
+
 
 class Taken(NamedTuple):
     """Hold what one variant takes: weights of one layer; cache and FLOPs of all layers, in bytes and FLOPs.
@@ -33,7 +36,7 @@ def of_view(view: View) -> Taken:
     """Give what the view's own layer takes."""
     if view.variant == "grouped":
         return _grouped(view, view.kv_heads)
-    return _latent(view) if view.variant == "mla" else _additive(view)
+    return _latent(view) if view.variant == "mla" else _plain(view, "additive")
 
 
 def whole(view: View) -> Taken:
@@ -48,7 +51,8 @@ def table(view: View) -> tuple[Taken, ...]:
     """
     wanted = view.kv_heads if 1 < view.kv_heads < view.heads else quarter(view.heads)
     kv_heads = [view.heads, *([wanted] if 1 < wanted < view.heads else []), *([1] if view.heads > 1 else [])]
-    return (*(_grouped(view, one) for one in kv_heads), _latent(view), _additive(view))
+    own = (_plain(view, key) for key in ("additive", *STATES))
+    return (*(_grouped(view, one) for one in kv_heads), _latent(view), *own)
 
 
 def _grouped(view: View, kv_heads: int) -> Taken:
@@ -82,14 +86,16 @@ def _latent(view: View) -> Taken:
     return _taken(view, "mla", None, sizes, layers.error(after, before))
 
 
-def _additive(view: View) -> Taken:
-    return _taken(view, "additive", None, VARIANTS["additive"].config(**_common(view)), None)
+def _plain(view: View, key: str) -> Taken:
+    return _taken(view, key, None, VARIANTS[key].config(**_common(view)), None)
 
 
 def _taken(view: View, key: str, kv_heads: int | None, sizes: object, error: float | None) -> Taken:
     one = cost(key, sizes, q_len=1, kv_len=1, dtype=view.dtype)
     whole = cost(key, sizes, q_len=1, kv_len=view.context, dtype=view.dtype)
+    # A state of fixed size is there before the first token and takes no more with any further one.
+    token = one.kv_cache_bytes if VARIANTS[key].grows(sizes) else 0
     return Taken(
-        key, kv_heads, one.parameters, one.kv_cache_bytes // dtype_size(view.dtype), view.layers * one.kv_cache_bytes,
+        key, kv_heads, one.parameters, token // dtype_size(view.dtype), view.layers * token,
         view.layers * whole.kv_cache_bytes, view.layers * whole.flops, error,
     )  # fmt: skip

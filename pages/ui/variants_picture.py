@@ -11,9 +11,10 @@ from attnviz.figures.variants import latent_wiring, wiring
 from attnviz.text import LANGUAGES, Refusal, Text
 from attnviz.variant_view import guard
 from attnviz.variant_view.layers import narrowed
-from attnviz.variant_view.run import Taken, of_view, whole
+from attnviz.variant_view.run import STATES, Taken, of_view, whole
 from attnviz.variant_view.settings import LATENT, VARIANTS
 from attnviz.variant_view.view import View, settle
+from attnviz.variants import VARIANTS as KINDS
 from pages.ui.heatmap.frame import MASKED_STATE, VALUE_STATE, Axis, Grid, Map, pack
 from pages.ui.plot.spec import spec, with_figures
 from pages.ui.translate import say
@@ -114,11 +115,13 @@ def _alt(view: View, values: np.ndarray, language: str) -> str:
 def named(taken: Taken, heads: int, language: str) -> str:
     """Name a variant with its heads where these tell it from others, as in "GQA 8/2"."""
     name = variant_name(taken.variant, language)
-    return name if taken.variant in ("mla", "additive") else f"{name} {heads}/{taken.kv_heads}"
+    return name if taken.kv_heads is None else f"{name} {heads}/{taken.kv_heads}"
 
 
 def variant_name(variant: str, language: str) -> str:
     """Give a variant's short name."""
+    if variant in STATES:
+        return KINDS[variant].label.say(language)
     return VARIANTS["additive"].say(language) if variant == "additive" else variant.upper()
 
 

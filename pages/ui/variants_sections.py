@@ -159,7 +159,8 @@ def numbers(panel: Panel) -> None:
     st.html(_STYLE)
     with st.container(key="variants.table"):
         st.markdown(_table(panel, view))
-    st.caption(f"{_latent_note(panel, view)} {panel.title('numbers.note')}")
+    notes = (_latent_note(panel, view), panel.title("numbers.state_note"), panel.title("numbers.note"))
+    st.caption(" ".join(notes))
 
 
 def _latent_note(panel: Panel, view: View) -> str:
@@ -173,14 +174,14 @@ def _latent_note(panel: Panel, view: View) -> str:
 def _table(panel: Panel, view: View) -> str:
     """Give the variants as a table in Markdown, the view's own row in bold."""
     rows, own = table(view), of_view(view)
-    whole = rows[0].per_token
+    whole = rows[0].per_context
     fields: Mapping[str, Callable[[Taken], str]] = {
         "variant": lambda one: named(one, view.heads, panel.language),
         "parameters": lambda one: units.count(one.parameters),
         "elements": lambda one: units.count(one.elements),
         "token": lambda one: units.binary_bytes(one.per_token),
         "context": lambda one: units.binary_bytes(one.per_context),
-        "share": lambda one: units.percent(one.per_token / whole),
+        "share": lambda one: units.percent(one.per_context / whole),
         "flops": lambda one: units.flops(one.flops),
         "error": lambda one: "–" if one.error is None else units.percent(one.error),
     }
