@@ -82,6 +82,10 @@ def test_a_roof_is_the_smaller_of_two_speeds():
     roof, left, right, here = figure["data"]
     assert dict(zip(roof["x"], roof["y"], strict=True))[10.0] == 100.0 and max(roof["y"]) == 100.0
     assert (left["y"], right["y"]) == ([10.0], [100.0]) and here["y"] == [7.0] and here["text"] == ["left"]
+    # The roof is named at its flat end, work above its mark; a phone has no room for either.
+    heights = {notice["text"]: notice["y"] for notice in figure["layout"]["annotations"]}
+    assert heights == {"a": 2.0, "left": 1.0, "right": 2.0}
+    assert {notice["name"] for notice in figure["layout"]["annotations"]} == {"wide"}
 
 
 def test_measured_points_are_flops_by_the_shortest_time():

@@ -72,12 +72,32 @@ def roofline(
     powers = [10.0**power for power in range(math.floor(math.log10(min(heights))), 19)]
     names_of = [units.flops_per_second(value) for value in powers]
     layout = {
-        "height": HEIGHT, "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
+        "height": HEIGHT, "margin": {"l": 8, "r": 12, "t": 22, "b": 8}, "annotations": _named(roofs, work, high),
         "xaxis": {**axis, "title": {"text": x_title}, "range": [math.log10(low), math.log10(high)]},
         "yaxis": {"type": "log", "automargin": True, "tickvals": powers, "ticktext": names_of},
         "legend": {"orientation": "h", "x": 0, "y": -0.24, "yanchor": "top", "font": {"size": 12}},
     }  # fmt: skip
     return {"data": data, "layout": layout}
+
+
+def _named(roofs: Sequence[Roof], work: Mapping[str, float], right: float) -> list[Figure]:
+    """Name each roof at its flat end, and each work above its mark on the highest roof."""
+    notices: list[Figure] = []
+    for index, roof in enumerate(roofs):
+        colour = {} if roof.own else {"color": f"theme-{index % 8}"}
+        notices.append(
+            {"x": math.log10(right), "y": math.log10(roof.flops), "xanchor": "right", "yanchor": "bottom",
+             "text": roof.name, "font": {"size": 13, **colour}}
+        )  # fmt: skip
+    for name, x in work.items():
+        top = max((_reached(roof, x) for roof in roofs), default=None)
+        if top is not None:
+            notices.append(
+                {"x": math.log10(x), "y": math.log10(top), "xanchor": "center", "yanchor": "bottom", "yshift": 6,
+                 "text": name, "font": {"size": 13}}
+            )  # fmt: skip
+    # On a phone they would lie over one another; the legend stands in for them there.
+    return [{"name": "wide", "xref": "x", "yref": "y", "showarrow": False, **notice} for notice in notices]
 
 
 def _reached(roof: Roof, intensity: float) -> float:

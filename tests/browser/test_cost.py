@@ -41,6 +41,10 @@ def test_the_roofline_follows_the_finger_and_the_address_on_release(visit: Open)
 def test_fits_a_phone_and_a_projector(visit: Open, language: str, scheme: str) -> None:
     page = visit(f"lang={language}", viewport=PHONE, touch=True, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+    names = roofs(page).locator(".annotation-text")
+    expect(names).to_have_count(0)
+    page.set_viewport_size({"width": 900, "height": 700})
+    expect(names.filter(has_text="H100")).to_be_visible()
     page = visit(f"lang={language}")
     bounds = roofs(page).locator(".scatterlayer").first.bounding_box()
     assert bounds is not None and bounds["y"] + bounds["height"] <= DESKTOP[1]

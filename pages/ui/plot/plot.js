@@ -7,6 +7,8 @@ const NUMBERS = {
   i1: Int8Array, u1: Uint8Array, u1c: Uint8ClampedArray,
 } // prettier-ignore
 const MOST_ROWS = 200
+// Narrower than this, a figure does without the notes that are named "wide".
+const NARROW = 560
 
 function library(address) {
   const { attnviz } = globalThis
@@ -177,6 +179,8 @@ class Plot {
     chart.hidden = false
     const theme = template(this.root)
     const { data, layout } = named(structuredClone(this.spec), theme.layout.colorway ?? []) // Plotly writes into it
+    this.narrow = chart.clientWidth < NARROW
+    if (this.narrow && layout.annotations) layout.annotations = layout.annotations.filter(note => note.name !== "wide")
     const own = { uirevision: "kept", autosize: true, height: this.data.height, ...layout, template: theme }
     await this.put(plotly, data, own)
     // Only now: whoever waits for a picture finds it drawn.
@@ -220,7 +224,9 @@ class Plot {
 
   fit() {
     const { chart } = this.parts
-    if (globalThis.Plotly && chart._fullLayout && !this.drawing && chart.clientWidth) globalThis.Plotly.Plots.resize(chart)
+    if (!globalThis.Plotly || !chart._fullLayout || this.drawing || !chart.clientWidth) return
+    if (this.narrow !== chart.clientWidth < NARROW) this.draw()
+    else globalThis.Plotly.Plots.resize(chart)
   }
 
   tabulate() {
