@@ -43,7 +43,7 @@ def test_fits_a_phone_and_a_projector(visit: Open, language: str, scheme: str) -
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
     names = roofs(page).locator(".annotation-text")
     expect(names).to_have_count(0)
-    page.set_viewport_size({"width": 900, "height": 700})
+    page.set_viewport_size({"width": 1280, "height": 720})
     expect(names.filter(has_text="H100")).to_be_visible()
     page = visit(f"lang={language}")
     bounds = roofs(page).locator(".scatterlayer").first.bounding_box()
