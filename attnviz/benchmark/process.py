@@ -17,7 +17,7 @@ from typing import Any
 _ROOT = Path(__file__).resolve().parents[2]
 # Freed memory stays with the process: else every large tensor is handed out page by page again, and eager attention
 # looks several times slower than it is.
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(2**40),
     "MALLOC_TRIM_THRESHOLD_": str(2**40),
     # A crash in compiled code leaves the line of Python that called it.
@@ -40,7 +40,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=_ROOT,
-            env={**os.environ, **_ENVIRONMENT},
+            env={**os.environ, **ENVIRONMENT},
             encoding="utf-8",
             # Ctrl-C in a terminal is for the app; this process notices when the app is gone.
             start_new_session=True,
