@@ -72,8 +72,9 @@ def test_the_row_s_figures_hold_the_trace_s_numbers():
     np.testing.assert_allclose(numbers(later["y"]), found.maximum[done - 1 :])
     assert set(level["y"]) == {found.last_maximum}
     bars, marks, _, distance = figures[OUTPUT]["data"]
-    np.testing.assert_allclose(numbers(bars["y"]), found.output[done - 1])
-    np.testing.assert_allclose(numbers(marks["y"]), found.exact)
+    outline = np.reshape(numbers(bars["y"]), (-1, 4))
+    np.testing.assert_allclose(outline, np.outer(found.output[done - 1], [0, 1, 1, 0]))
+    np.testing.assert_allclose(np.reshape(numbers(marks["y"]), (-1, 3))[:, 0], found.exact)
     np.testing.assert_allclose(numbers(distance["y"]), np.maximum(found.distance[:done], LEAST))
 
 

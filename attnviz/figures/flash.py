@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from attnviz.figures.outline import comb, strokes
+
 Figure = dict[str, Any]
 
 HEIGHT = 350
@@ -74,18 +76,19 @@ def output(
         names: What the running and the exact output are called.
         x_title: Title of the axis of keys.
     """
+    hover = {"hoveron": "points", "hovertemplate": "%{customdata} · %{y:.5g}<extra>%{fullData.name}</extra>"}
     entries = np.arange(len(now))
-    hover = "%{x} · %{y:.5g}<extra>%{fullData.name}</extra>"
-    common = {"x": entries, "hovertemplate": hover}
-    bars = (
-        {"type": "bar", "marker": {"color": "theme-0"}} if len(now) <= _BARS else {"type": "scatter", "mode": "lines"}
-    )
-    marks = {"type": "scatter", "mode": "markers"}
-    size = 7 if len(now) <= _BARS / 2 else 4
-    marks |= {"marker": {"color": "theme-1", "size": size, "symbol": "line-ew-open", "line": {"width": 2.5}}}
+    if len(now) <= _BARS:
+        x, y = comb(entries, now, 0.0, 0.9)
+        bars = {"x": x, "y": y, "customdata": np.repeat(entries, 4), "fill": "toself", "fillcolor": "theme-0",
+                "line": {"width": 0}}  # fmt: skip
+    else:
+        bars = {"x": entries, "y": now, "customdata": entries, "line": {"color": "theme-0"}}
+    x, y = strokes(entries, exact, 0.9)
+    marks = {"x": x, "y": y, "customdata": np.repeat(entries, 3), "line": {"color": "theme-1", "width": 2.5}}
     data: list[Figure] = [
-        {**common, **bars, "y": now, "name": names[0]},
-        {**common, **marks, "y": exact, "name": names[1]},
+        {"type": "scatter", "mode": "lines", **hover, **bars, "name": names[0]},
+        {"type": "scatter", "mode": "lines", **hover, **marks, "name": names[1]},
         *_course(keys, np.maximum(distance, LEAST), done, "y2", "x2"),
     ]
     layout = _layout(x_title, last)
@@ -97,7 +100,7 @@ def output(
         "type": "log", "range": [np.log10(LEAST) - 0.4, 1.0],
         "tickvals": [1, 1e-4, 1e-8], "ticktext": ["1", "1e-4", "1e-8"],
     }  # fmt: skip
-    return {"data": data, "layout": layout | {"bargap": 0.1}}
+    return {"data": data, "layout": layout}
 
 
 def _layout(x_title: str, last: int) -> Figure:

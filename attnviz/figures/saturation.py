@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from attnviz.figures.outline import comb
+
 Figure = dict[str, Any]
 Arrays = Mapping[str, np.ndarray]
 
@@ -46,7 +48,7 @@ def strips(
         # One pair of axes for all rows: a subplot for each would take the browser twice as long.
         ground = float(len(rows) - 1 - index)
         ticks += [ground, ground + ROW]
-        x, y = _comb(starts + (size - 1) / 2, highest * ROW, ground, size * 0.88)
+        x, y = comb(starts + (size - 1) / 2, highest * ROW, ground, size * 0.88)
         data.append(
             {
                 "type": "scatter",
@@ -77,13 +79,6 @@ def strips(
         "xaxis": {"range": [-0.5, keys - 0.5], "showgrid": False, "nticks": 9, "zeroline": False}, "yaxis": y_axis,
     }  # fmt: skip
     return {"data": data, "layout": {**layout, "annotations": notices, "height": ROW_HEIGHT * len(rows) + 24}}
-
-
-def _comb(centres: np.ndarray, heights: np.ndarray, ground: float, width: float) -> tuple[np.ndarray, np.ndarray]:
-    """Give the outline ``[4 bars]`` of bars that stand on a line; one path is drawn ten times as fast as its bars."""
-    x = np.repeat(centres, 4) + np.tile(np.array([-0.5, -0.5, 0.5, 0.5]) * width, len(centres))
-    y = ground + np.repeat(heights, 4) * np.tile(np.array([0.0, 1.0, 1.0, 0.0]), len(centres))
-    return x, y
 
 
 def curve(

@@ -105,6 +105,27 @@ class Bench:
             page.close()
             yield milliseconds(f"live plane: {name}", taken, most, most_p95)
 
+    def live_others(self) -> Iterator[Row]:
+        """Press an arrow key on the main slider of the other pages: their largest map, or all their plots, follow."""
+        for path, label, settings, watch in (
+            (
+                "kv_cache",
+                "Token generated",
+                {"step": 1, "prompt": 1, "text": " ".join("abcdefghijklmnopqrstuvwxyz")},
+                "",
+            ),
+            ("linear", "Tokens taken in", {"step": 2, "length": 64}, ""),
+            ("variants", D_K, {"d_k": 8, "heads": 8, "kv_heads": 2}, ""),
+            ("flash", "Step", {"step": 1}, "watchPlots"),
+            ("why_attention", "Recurrent weights ×", {"gain": 0.5}, "watchPlots"),
+        ):
+            page = Watched(self.browser, self.app.url, settings, path=path, watch=watch or "attach")
+            page.slider(label).focus()
+            taken = [page.press() for _ in range(self.rounds + WARM_UPS)][WARM_UPS:]
+            page.close()
+            budget = (90, 150) if watch else (60, 100)
+            yield milliseconds(f"live plane: {path}, {label}", taken, *budget)
+
     def drag(self) -> Iterator[Row]:
         """Drag the scale factor, whose track has a value for every pixel, so that no picture comes from a cache."""
         rates, tails = [], []
@@ -216,6 +237,7 @@ ROWS = (
     "live_large",
     "live_curves",
     "live_masks",
+    "live_others",
     "drag",
     "burst",
     "rest_of_page",
