@@ -84,7 +84,7 @@ def output(
                 "line": {"width": 0}}  # fmt: skip
     else:
         bars = {"x": entries, "y": now, "customdata": entries, "line": {"color": "theme-0"}}
-    x, y = strokes(entries, exact, 0.9)
+    x, y = strokes(entries, exact, 1.6)
     marks = {"x": x, "y": y, "customdata": np.repeat(entries, 3), "line": {"color": "theme-1", "width": 2.5}}
     data: list[Figure] = [
         {"type": "scatter", "mode": "lines", **hover, **bars, "name": names[0]},
