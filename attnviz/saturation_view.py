@@ -239,10 +239,13 @@ def expected(view: View, scaling: str, field: str) -> np.ndarray | None:
     normal = theory.of_normal_scores(spread, view.keys)
     if field != "gradient":
         return normal[field]
-    if SCALINGS[scaling].normalize:
-        return None
-    # The gradient at the scores reaches the query through factor × key, whose length is √(d_k σ_k²).
+    # The gradient at the scores reaches the query through factor × key, whose length is √(d_k σ_k²). A cosine moves by
+    # what the key has across the query, 1 − 1/d_k of its square, and the less the longer the query is.
     factor = np.array([SCALINGS[scaling].factor(int(d_k), view.keys, view.power) for d_k in d_ks]) / view.temperature
+    if SCALINGS[scaling].normalize:
+        if view.variance_q == 0.0:
+            return None
+        return normal["push"] * factor * np.sqrt((1 - 1 / d_ks) / (d_ks * view.variance_q))
     return normal["push"] * factor * np.sqrt(d_ks * view.variance_k)
 
 

@@ -130,9 +130,6 @@ def test_the_lines_of_theory_meet_the_dots(field):
     swept = views.curves(view)
     for scaling in SCALINGS:
         line = views.expected(view, scaling, field)
-        if scaling == "qk_norm" and field == "gradient":
-            assert line is None
-            continue
         assert line is not None
         # Sums of few products are not normal; those of many are.
         wide = swept.d_k >= 64
@@ -150,6 +147,12 @@ def test_cosines_of_few_dimensions_are_not_called_normal():
     top, spread = (views.expected(view, "qk_norm", field) for field in ("top", "spread"))
     assert top is not None and spread is not None and np.isfinite(spread).all()
     assert list(np.isfinite(top)) == [d_k >= 32 for d_k in saturation.SWEEP]
+
+
+def test_a_query_of_no_length_has_no_direction_and_no_line():
+    view = settle({"variance_q": "0", "show": "learning"}).view
+    assert views.expected(view, "qk_norm", "gradient") is None
+    assert views.expected(view, "sqrt", "gradient") is not None
 
 
 def test_correlated_queries_have_no_line_but_the_spread():
