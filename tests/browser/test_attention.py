@@ -332,6 +332,23 @@ def test_two_visitors_do_not_see_each_other(visit: Open) -> None:
     assert int(settings(one)["d_k"]) < 64 < int(settings(two)["d_k"])
 
 
+@pytest.mark.parametrize("viewport", [(1280, 720), PHONE])
+def test_help_of_a_slider_stays_in_the_window_and_takes_no_room_before(visit: Open, viewport: tuple[int, int]) -> None:
+    page = visit(viewport=viewport)
+    sides = (
+        "(({ scrollWidth, clientWidth }) => [scrollWidth, clientWidth])(document.querySelector('[data-testid=stMain]'))"
+    )
+    wide, room = page.evaluate(sides)
+    assert wide == room
+    helps = page.get_by_test_id("stMain").get_by_role("button", name=re.compile("^About ")).all()
+    assert helps
+    for one in helps:
+        one.focus()
+        tip = page.get_by_role("tooltip").filter(visible=True)
+        bounds = resting_box(tip)
+        assert bounds["x"] >= 0 and bounds["x"] + bounds["width"] <= viewport[0]
+
+
 # ---- the picture ----
 
 

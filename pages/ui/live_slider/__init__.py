@@ -66,9 +66,9 @@ button:focus-visible, .box:focus-visible { outline: none; box-shadow: var(--ring
 .tip {
   position: absolute; z-index: 10; top: calc(100% + 0.375rem); left: -0.75rem; width: max-content; max-width: 16rem;
   padding: 0.375rem 0.625rem; border: 1px solid var(--st-border-color); border-radius: var(--st-base-radius);
-  background: var(--st-background-color); color: var(--st-text-color); visibility: hidden;
+  background: var(--st-background-color); color: var(--st-text-color); display: none;
 }
-.help:hover + .tip, .help:focus + .tip, .tip:hover { visibility: visible; }
+.help:hover + .tip, .help:focus + .tip, .tip:hover { display: block; }
 .reset { width: 1.5rem; height: 1.5rem; border-radius: var(--st-base-radius); font-size: 1rem; line-height: 1; }
 .reset:hover { color: var(--st-primary-color); }
 .play {

@@ -86,6 +86,7 @@ class Slider {
       this.typing = false
       box.value = written(this.value)
     }
+    help.onpointerenter = help.onfocus = () => this.placeTip()
     reset.onclick = () => {
       this.take(this.data.default)
       range.focus()
@@ -139,6 +140,15 @@ class Slider {
     this.pause()
     this.off?.()
     this.group?.forget(this.data.name)
+  }
+
+  // The help of a slider at the right edge moves to the left until all of it is in sight.
+  placeTip() {
+    const { tip } = this.parts
+    tip.style.left = ""
+    const side = this.root.getRootNode().host?.closest('[data-testid="stSidebar"]') ?? document.documentElement
+    const over = tip.getBoundingClientRect().right + 8 - side.getBoundingClientRect().right
+    if (over > 0) tip.style.left = `calc(-0.75rem - ${over}px)`
   }
 
   describe() {
