@@ -49,12 +49,16 @@ def test_case_43_what_flash_keeps_is_linear_in_the_length():
     assert middle - short == 4096 * 8 * 65 * 4 and long - middle == 2 * (middle - short)
 
 
+MANY_CLICKS = 30
+SCORES_KIB = 4 * 512 * 512 * 4 // 1024  # 4 heads, 512 queries and keys, four bytes
+
+
 def test_case_48_memory_returns_to_where_it_was():
     """streamlit/streamlit#3885 and #5998: ten sessions, ten clicks, and the memory grows with each."""
     desk = Desk()
     entrant = Contestant("mha", "eager", {"hidden_size": 128, "num_attention_heads": 4})
     peaks, held, pids = [], [], set()
-    for click in range(12):
+    for click in range(MANY_CLICKS + 2):
         # The profiler itself grows to a fixed size over its first uses; the calls that it watches must not.
         weighed = click < 2
         request = Request((entrant,), q_len=512, rounds=2, budget_s=0.01, memory=weighed)
@@ -67,4 +71,5 @@ def test_case_48_memory_returns_to_where_it_was():
             held.append(int(re.search(r"VmRSS:\s+(\d+)", status).group(1)))
     desk.close()
     assert len(set(peaks)) == 1 and len(pids) == 1
-    assert not held or held[-1] - held[0] < 8 * 1024
+    # The C library may set a few blocks aside on the way; a matrix of scores kept at each click would be far more.
+    assert not held or held[-1] - held[0] < MANY_CLICKS * SCORES_KIB / 2
