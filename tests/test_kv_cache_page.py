@@ -158,6 +158,12 @@ def test_the_table_says_what_fits(language):
         assert row[2:] == [say(language, f"kv_cache.fit.holds_{'yes' if fit.fits else 'no'}"), *most]
 
 
+@pytest.mark.parametrize("model", ["llama-3-1-405b", "falcon-180b", "deepseek-v3-1"])
+def test_sizes_beyond_64_bits_are_drawn(model):
+    most = {"context": "16777216", "batch": "65536", "cache_dtype": "float32", "model": model}
+    assert kv_cache_picture.frame({"lang": "en", **most})
+
+
 HOSTILE = {
     "step=-1": "step must be a whole number from 0",
     "step=x": "step must be a whole number",

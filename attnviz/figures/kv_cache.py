@@ -41,6 +41,8 @@ class Series(NamedTuple):
 def size_curves(lines: Sequence[Line], context: int, *, x_title: str) -> Figure:
     """Draw bytes against context, both on logarithmic axes; the first line is the one that is meant.
 
+    Sizes go out as floats: a whole number of more than 64 bits has no place in the JSON that a browser gets.
+
     Args:
         lines: The curves.
         context: The context that is marked.
@@ -53,7 +55,7 @@ def size_curves(lines: Sequence[Line], context: int, *, x_title: str) -> Figure:
         hover = f"{line.name}<br>%{{x:,}}: %{{customdata}}<extra></extra>"
         data.append(
             {
-                "type": "scatter", "mode": "lines", "x": list(line.xs), "y": list(line.ys), "name": line.name,
+                "type": "scatter", "mode": "lines", "x": list(line.xs), "y": [float(y) for y in line.ys], "name": line.name,
                 "line": style, "customdata": [units.both_bytes(y) for y in line.ys], "hovertemplate": hover,
             }
         )  # fmt: skip
@@ -61,7 +63,7 @@ def size_curves(lines: Sequence[Line], context: int, *, x_title: str) -> Figure:
     for place, line in enumerate(lines):
         data.append(
             {
-                "type": "scatter", "mode": "markers", "x": [context], "y": [line.size], "showlegend": False,
+                "type": "scatter", "mode": "markers", "x": [context], "y": [float(line.size)], "showlegend": False,
                 "marker": {"color": f"theme-{place}", "size": 15 if place == 0 else 9}, "name": line.name,
                 "customdata": [units.both_bytes(line.size)], "hovertemplate": data[place]["hovertemplate"],
             }
@@ -88,7 +90,11 @@ def _ticks(values: Sequence[int], text: Callable[[int], str], every: int) -> Map
     first, last = low.bit_length() - 1, high.bit_length()
     step = every if last - first > 2 * every else 2
     places = [2**power for power in range(first, last + 1) if power % step == 0]
-    return {"tickvals": places, "ticktext": [text(place) for place in places], "tickfont": {"size": _TEXT}}
+    return {
+        "tickvals": [float(place) for place in places],
+        "ticktext": [text(place) for place in places],
+        "tickfont": {"size": _TEXT},
+    }
 
 
 def memory_bars(bars: Sequence[Bar], weights: int, cache: int, *, weights_name: str, cache_name: str) -> Figure:

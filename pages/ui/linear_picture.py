@@ -56,7 +56,7 @@ def state(view: View, language: str) -> Grid:
     numbers = view.width * (view.d_k + 1)
     fields = {
         "step": view.step, "rows": view.width, "cols": view.d_k, "numbers": units.count(numbers),
-        "cache": units.count(2 * view.step * view.d_k), "even": units.count(-(-numbers // (2 * view.d_k))),
+        "cache": units.count(2 * view.step * view.d_k), "even": units.count(numbers // (2 * view.d_k) + 1),
     }  # fmt: skip
     return Grid(
         tuple(drawn),
