@@ -161,7 +161,7 @@ def test_the_table_says_what_fits(language):
 @pytest.mark.parametrize("model", ["llama-3-1-405b", "falcon-180b", "deepseek-v3-1"])
 def test_sizes_beyond_64_bits_are_drawn(model):
     most = {"context": "16777216", "batch": "65536", "cache_dtype": "float32", "model": model}
-    assert kv_cache_picture.frame({"lang": "en", **most})
+    assert frame({"lang": "en", **most})
 
 
 HOSTILE = {

@@ -55,8 +55,8 @@ def size_curves(lines: Sequence[Line], context: int, *, x_title: str) -> Figure:
         hover = f"{line.name}<br>%{{x:,}}: %{{customdata}}<extra></extra>"
         data.append(
             {
-                "type": "scatter", "mode": "lines", "x": list(line.xs), "y": [float(y) for y in line.ys], "name": line.name,
-                "line": style, "customdata": [units.both_bytes(y) for y in line.ys], "hovertemplate": hover,
+                "type": "scatter", "mode": "lines", "x": list(line.xs), "y": [float(y) for y in line.ys],
+                "name": line.name, "line": style, "customdata": [units.both_bytes(y) for y in line.ys], "hovertemplate": hover,
             }
         )  # fmt: skip
     # Behind the finger: every curve at the context that is set.
