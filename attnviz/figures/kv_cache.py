@@ -56,7 +56,8 @@ def size_curves(lines: Sequence[Line], context: int, *, x_title: str) -> Figure:
         data.append(
             {
                 "type": "scatter", "mode": "lines", "x": list(line.xs), "y": [float(y) for y in line.ys],
-                "name": line.name, "line": style, "customdata": [units.both_bytes(y) for y in line.ys], "hovertemplate": hover,
+                "name": line.name, "line": style, "hovertemplate": hover,
+                "customdata": [units.both_bytes(y) for y in line.ys],
             }
         )  # fmt: skip
     # Behind the finger: every curve at the context that is set.
