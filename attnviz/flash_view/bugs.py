@@ -5,7 +5,7 @@ queries at once, without skipping, which is how such code is usually written.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -91,20 +91,20 @@ class Bug:
         key: Plain key.
         label: What it is called before anyone has found it.
         run: The code.
-        faults: Text of the lines that can make a NaN.
+        faults: Text of the lines that can make a NaN → what a row must meet for it: ``tile``, one of its tiles masked
+            whole, or ``start``, its first tile masked whole.
         why: What happens there, and what the right line does.
     """
 
     key: str
     label: Text
     run: Attention
-    faults: tuple[str, ...]
+    faults: Mapping[str, str]
     why: Text
 
-    @property
-    def lines(self) -> tuple[int, ...]:
-        """Numbers of the faulty lines, counted from 1."""
-        return tuple(number for number, line in enumerate(code(self.run), 1) if line.strip() in self.faults)
+    def lines(self, met: Collection[str] = ("tile", "start")) -> tuple[int, ...]:
+        """Give the numbers, counted from 1, of the lines that make a NaN where rows meet these."""
+        return tuple(number for number, line in enumerate(code(self.run), 1) if self.faults.get(line.strip()) in met)
 
 
 BUGS: Registry[Bug] = Registry(
@@ -114,11 +114,11 @@ BUGS: Registry[Bug] = Registry(
             "own",
             Text("Version A", "版本 A"),
             _own_maximum,
-            (
-                "parts = torch.exp(scores - highest)",
-                "here = torch.exp(highest - larger)",
-                "shrink = torch.exp(maximum - larger)",
-            ),
+            {
+                "parts = torch.exp(scores - highest)": "tile",
+                "here = torch.exp(highest - larger)": "start",
+                "shrink = torch.exp(maximum - larger)": "start",
+            },
             Text(
                 "Where a row's whole tile is masked, the tile's own maximum is −inf, and −inf − (−inf) is NaN. A "
                 "causal mask does that to every row before the tile. The right code measures from the running "
@@ -131,12 +131,16 @@ BUGS: Registry[Bug] = Registry(
             "first",
             Text("Version B", "版本 B"),
             _first_tile,
-            ("parts = torch.exp(scores - larger)", "shrink = torch.exp(maximum - larger)"),
+            {
+                "parts = torch.exp(scores - larger)": "start",
+                "shrink = torch.exp(maximum - larger)": "start",
+            },
             Text(
                 "The running maximum is −inf until a row has seen its first key, and −inf − (−inf) is NaN. A causal "
-                "mask hides this fault, for key 0 comes first and every row sees it. A window, documents or padding on "
-                "the left bring it out.",
-                "一行在看到第一个键之前，当前最大值一直是 −inf，而 −inf − (−inf) 得到 NaN。因果掩码会掩盖这个错误，"
+                "mask from the top left hides this fault, for key 0 comes first and every row sees it. A window, "
+                "documents or padding on the left bring it out.",
+                "一行在看到第一个键之前，当前最大值一直是 −inf，而 −inf − (−inf) 得到 NaN。"
+                "左上角对齐的因果掩码会掩盖这个错误，"
                 "因为最先到来的键 0 每一行都看得到。换成滑动窗口、文档掩码或左侧填充，它就会暴露。",
             ),
         ),
@@ -145,13 +149,17 @@ BUGS: Registry[Bug] = Registry(
 
 
 class Result(NamedTuple):
-    """Hold what both codes give: outputs ``[queries, d_k]``, the rows with NaN, and how far the right one is off."""
+    """Hold what both codes give: outputs ``[queries, d_k]``, the rows with NaN, and how far the right one is off.
+
+    ``lines`` are those in which a NaN begins with this mask; where none does, those in which one can.
+    """
 
     wrong: np.ndarray
     right: np.ndarray
     lost: np.ndarray
     distance: float
     size: tuple[int, int]
+    lines: tuple[int, ...]
 
 
 def code(run: Attention) -> list[str]:
@@ -179,4 +187,8 @@ def _run(view: View, size: int, bug: str) -> Result:
     scores = (given[0].double() @ given[1].double().T).masked_fill(~allowed, -torch.inf)
     exact = torch.softmax(scores, -1).nan_to_num(0.0) @ given[2].double()
     lost = wrong.isnan().any(-1)
-    return Result(wrong.numpy(), right.numpy(), lost.numpy(), float((right - exact).abs().max()), (rows, cols))
+    masked = [bool((~tile.any(-1)).any()) for tile in allowed.split(size, -1)]
+    met = [name for name, there in (("tile", any(masked)), ("start", masked[0])) if there]
+    lines = BUGS[bug].lines(met) if lost.any() else BUGS[bug].lines()
+    distance = float((right - exact).abs().max())
+    return Result(wrong.numpy(), right.numpy(), lost.numpy(), distance, (rows, cols), lines)

@@ -47,7 +47,7 @@ def section(panel: Panel, group: Group) -> None:
         panel.control("bug", segmented=True, bare=True, sets=("line",))
         left, right = st.columns([1.45, 1], gap="medium")
         with left:
-            st.html(_STYLE + code_html(bugs.code(bug.run), _marks(view, bug)))
+            st.html(_STYLE + code_html(bugs.code(bug.run), _marks(view, found)))
         with right:
             heatmap(
                 outputs(found, panel.language), part=OUTPUTS, group=group, key="flash.outputs", height=HEIGHT,
@@ -56,17 +56,17 @@ def section(panel: Panel, group: Group) -> None:
             st.markdown(_result(panel, found))
         numbers = [str(line) for line in range(1, len(bugs.code(bug.run)) + 1)]
         panel.control("line", segmented=True, options=["none", *numbers, "show"])
-        _verdict(panel, view, bug)
+        _verdict(panel, view, bug, found)
 
 
-def _is_found(view: View, bug: Bug) -> bool:
-    return view.line == "show" or (view.line.isdigit() and int(view.line) in bug.lines)
+def _is_found(view: View, found: Result) -> bool:
+    return view.line == "show" or (view.line.isdigit() and int(view.line) in found.lines)
 
 
-def _marks(view: View, bug: Bug) -> dict[int, str]:
+def _marks(view: View, found: Result) -> dict[int, str]:
     """Give the class of the lines that are marked: the faults once they are found, else the one that was picked."""
-    if _is_found(view, bug):
-        return dict.fromkeys(bug.lines, "fault")
+    if _is_found(view, found):
+        return dict.fromkeys(found.lines, "fault")
     return {int(view.line): "picked"} if view.line.isdigit() else {}
 
 
@@ -106,14 +106,14 @@ def _result(panel: Panel, found: Result) -> str:
     return panel.title("bug.lost" if lost else "bug.sleeps", **fields)
 
 
-def _verdict(panel: Panel, view: View, bug: Bug) -> None:
+def _verdict(panel: Panel, view: View, bug: Bug, found: Result) -> None:
     if view.line == "none":
         return
-    if not _is_found(view, bug):
+    if not _is_found(view, found):
         st.warning(panel.title("bug.not_this", line=view.line), icon=":material/close:")
         return
     why = layout.escape(bug.why.say(panel.language))
-    lines = ", ".join(map(str, bug.lines))
+    lines = ", ".join(map(str, found.lines))
     if view.line == "show":
         st.info(f"{panel.title('bug.shown', lines=lines)} {why}", icon=":material/visibility:")
     else:
