@@ -12,7 +12,7 @@ from attnviz.stages import Fused
 from attnviz.text import Refusal, Text
 from attnviz.view import View, settle
 from attnviz.view_run import run
-from pages.ui import attention_compare, attention_rules
+from pages.ui import asked, attention_compare, attention_rules
 from pages.ui.attention_compare import Large
 from pages.ui.attention_requests import MAIN, STRIP, map_keys, names, requests, strip_head
 from pages.ui.heatmap.frame import Axis, Grid, Map, pack
@@ -21,15 +21,8 @@ from pages.ui.translate import say
 FIGURE = "attention"
 # From so many keys on, equal shares are hardly seen on a linear scale.
 LONG_ROW = 256
-_OF_CELL = ("lang", "part", "map", "row", "col")
-_OF_REGION = ("lang", "part", "map", "rows", "cols")
 
-_REGION = Text("{name} must be two whole numbers start-stop inside the map, got {value}.",
-               "{name} 应为图内的两个整数 start-stop，收到的是 {value}。")  # fmt: skip
-_INDEX = Text("{name} must be a whole number from 0 to {high}, got {value}.",
-              "{name} 应为 0 到 {high} 之间的整数，收到的是 {value}。")  # fmt: skip
 _NOTHING = Text("There is nothing to compare with the pinned settings here.", "这里没有可与固定设置比较的内容。")
-_ONE_OF = Text("{name} must be one of {options}, got {value}.", "{name} 应为以下之一：{options}，收到的是 {value}。")
 
 
 def _axis(view: View, dim: str, span: tuple[int, int], language: str) -> Axis:
@@ -190,17 +183,8 @@ def _alt(large: Large, language: str) -> str:
 
 
 def read(params: Mapping[str, str], own: tuple[str, ...]) -> tuple[View, str, dict[str, str]]:
-    """Read a live request, ``own`` names aside: the view, the language, and the settings as they came.
-
-    Raises:
-        Refusal: For the first setting that cannot be read, and for a view that is too large.
-    """
-    given = {name: text for name, text in params.items() if name not in own}
-    settled = settle(given)
-    if settled.problems:
-        raise Refusal(settled.problems[0])
-    guard.check(settled.view)
-    return settled.view, "zh" if params.get("lang") == "zh" else "en", given
+    """Read a live request, see ``asked.read``; a view that is too large is refused."""
+    return asked.read(params, settle, own, guard.check)
 
 
 def frame(params: Mapping[str, str]) -> bytes:
@@ -210,20 +194,11 @@ def frame(params: Mapping[str, str]) -> bytes:
         Refusal: For settings that cannot be read and views that are too large.
     """
     is_region = bool({"rows", "cols"} & params.keys())
-    view, language, given = read(params, _OF_REGION if is_region else ("lang",))
+    view, language, given = read(params, asked.OF_REGION if is_region else ("lang",))
     if is_region:
-        _check_part(params, (MAIN,))
+        asked.one_of(params, "part", (MAIN,), MAIN)
         return pack(FIGURE, given, {MAIN: _region(view, params, language)})
     return pack(FIGURE, given, grids(view, language))
-
-
-def _span(params: Mapping[str, str], name: str, length: int) -> tuple[int, int]:
-    parts = params.get(name, f"0-{length}").split("-")
-    if len(parts) == 2 and all(part.isascii() and part.isdigit() and len(part) <= 9 for part in parts):
-        start, stop = int(parts[0]), int(parts[1])
-        if 0 <= start < stop <= length:
-            return start, stop
-    raise Refusal(_REGION.fill(name=name, value=repr(params.get(name, "")[:40])))
 
 
 def _region(view: View, params: Mapping[str, str], language: str) -> Grid:
@@ -231,7 +206,7 @@ def _region(view: View, params: Mapping[str, str], language: str) -> Grid:
     if not attention_compare.keys(view):
         raise Refusal(_NOTHING)
     rows, cols = attention_compare.extent(view)
-    large = attention_compare.large(view, _span(params, "rows", rows), _span(params, "cols", cols))
+    large = attention_compare.large(view, asked.span(params, "rows", rows), asked.span(params, "cols", cols))
     return Grid(_maps(large, large.keys, language), "", "")
 
 
@@ -241,35 +216,16 @@ def cell(params: Mapping[str, str]) -> dict[str, object]:
     Raises:
         Refusal: For settings that cannot be read and cells outside the map.
     """
-    view, _, _ = read(params, _OF_CELL)
-    _check_part(params, (MAIN, STRIP))
+    view, _, _ = read(params, asked.OF_CELL)
+    asked.one_of(params, "part", (MAIN, STRIP), MAIN)
     if params.get("part") == STRIP:
-        key = _one_of(params, "map", view.stages)
+        key = asked.one_of(params, "map", view.stages)
         view = replace(view, stage=key, head=str(strip_head(view)), compare="now")
     else:
-        _one_of(params, "map", attention_compare.keys(view))
-    row, col = (_index(params, *each) for each in zip(("row", "col"), attention_compare.extent(view), strict=True))
+        asked.one_of(params, "map", attention_compare.keys(view))
+    row, col = asked.place(params, attention_compare.extent(view))
     wanted = view.head if params.get("part") == STRIP else params["map"]
     picture = attention_compare.large(view, (row, row + 1), (col, col + 1), wanted).picture
     state = stages.VALUE if picture.state is None else int(picture.state[0, 0, 0])
     return {"value": np.format_float_positional(picture.values[0, 0, 0], trim="-") if state == stages.VALUE else "",
             "state": state, "row": row, "col": col}  # fmt: skip
-
-
-def _one_of(params: Mapping[str, str], name: str, options: tuple[str, ...]) -> str:
-    if params.get(name) not in options:
-        raise Refusal(_ONE_OF.fill(name=name, options=", ".join(options), value=repr(params.get(name, "")[:40])))
-    return params[name]
-
-
-def _check_part(params: Mapping[str, str], parts: tuple[str, ...]) -> None:
-    """Refuse a part that has no such cells; the large picture is meant where none is named."""
-    if params.get("part", MAIN) not in parts:
-        raise Refusal(_ONE_OF.fill(name="part", options=", ".join(parts), value=repr(params["part"][:40])))
-
-
-def _index(params: Mapping[str, str], name: str, length: int) -> int:
-    text = params.get(name, "")
-    if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) < length:
-        return int(text)
-    raise Refusal(_INDEX.fill(name=name, high=length - 1, value=repr(text[:40])))

@@ -8,10 +8,9 @@ from attnviz.benchmark.pairs import PAIRS
 from attnviz.cost_view import SCENARIOS, View, priced, settle
 from attnviz.figures.roofline import Roof, roofline
 from attnviz.hardware import HARDWARE
-from attnviz.text import LANGUAGES, Refusal
+from pages.ui import asked
 from pages.ui.heatmap.frame import pack
-from pages.ui.measured import Drawn
-from pages.ui.plot.spec import spec, with_figures
+from pages.ui.plot.spec import Drawn, specs, with_figures
 from pages.ui.translate import say
 
 FIGURE, ROOFS = "cost", "roofs"
@@ -67,10 +66,6 @@ def frame(params: Mapping[str, str]) -> bytes:
     Raises:
         Refusal: For settings that cannot be read.
     """
-    given = {name: text for name, text in params.items() if name != "lang"}
-    settled = settle(given)
-    if settled.problems:
-        raise Refusal(settled.problems[0])
-    language = params["lang"] if params.get("lang") in LANGUAGES else LANGUAGES[0]
-    drawn = draw(settled.view, language)
-    return with_figures(pack(FIGURE, given, {}), {ROOFS: spec(drawn.figure, alt=drawn.alt, caption=drawn.caption)})
+    view, language, given = asked.read(params, settle)
+    drawn = draw(view, language)
+    return with_figures(pack(FIGURE, given, {}), specs({ROOFS: drawn}))

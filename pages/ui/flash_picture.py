@@ -1,7 +1,6 @@
 """The walk through the tiles as a picture: the grid, and one row's running state; what the live route sends."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,11 +10,10 @@ from attnviz.flash_view import guard
 from attnviz.flash_view.settle import settle
 from attnviz.flash_view.view import View
 from attnviz.flash_view.walk import Now, Row, Walk, now, row, span, walk
-from attnviz.text import LANGUAGES, Refusal, Text
-from pages.ui import flash_weights
+from pages.ui import asked, flash_weights
 from pages.ui.flash_weights import WEIGHTS
 from pages.ui.heatmap.frame import MASKED_STATE, Axis, Grid, Map, pack
-from pages.ui.plot.spec import spec, with_figures
+from pages.ui.plot.spec import Drawn, specs, with_figures
 from pages.ui.translate import say
 
 FIGURE = "flash"
@@ -23,25 +21,6 @@ TILES, STATISTICS, OUTPUT = "tiles", "statistics", "output"
 # Where on the colours a tile stands that was just worked off, was before, or will be.
 CURRENT, DONE, TO_COME = 1.0, 0.55, 0.15
 _KINDS = ((CURRENT, "current"), (DONE, "done"), (TO_COME, "to_come"))
-
-_OF_REGION = ("lang", "part", "map", "rows", "cols")
-_REGION = Text(
-    "{name} must be two whole numbers start-stop inside the map, got {value}.",
-    "{name} 应为图内的两个整数 start-stop，收到的是 {value}。",
-)
-_ONE_OF = Text("{name} must be one of {options}, got {value}.", "{name} 应为以下之一：{options}，收到的是 {value}。")
-_INDEX = Text(
-    "{name} must be a whole number from 0 to {high}, got {value}.",
-    "{name} 应为 0 到 {high} 之间的整数，收到的是 {value}。",
-)
-
-
-class Drawn(NamedTuple):
-    """Hold one figure with the line above it and its text alternative."""
-
-    figure: Mapping[str, Any]
-    caption: str
-    alt: str
 
 
 def tiles(view: View, language: str) -> Grid:
@@ -115,20 +94,6 @@ def _output(view: View, found: Row, at: Now, language: str) -> Drawn:
     return Drawn(figure, say(language, f"flash.row.{word}", **fields), say(language, "flash.row.output_alt", **fields))
 
 
-def read(params: Mapping[str, str], own: tuple[str, ...]) -> tuple[View, str, dict[str, str]]:
-    """Read a live request, ``own`` names aside: the view, the language, and the settings as they came.
-
-    Raises:
-        Refusal: For the first setting that cannot be read, and for a view that is too large.
-    """
-    given = {name: text for name, text in params.items() if name not in own}
-    settled = settle(given)
-    if settled.problems:
-        raise Refusal(settled.problems[0])
-    guard.check(settled.view)
-    return settled.view, params["lang"] if params.get("lang") in LANGUAGES else LANGUAGES[0], given
-
-
 def frame(params: Mapping[str, str]) -> bytes:
     """Give the bytes of a view's pictures, or of a part of its weights where ``rows`` and ``cols`` ask for it.
 
@@ -137,27 +102,17 @@ def frame(params: Mapping[str, str]) -> bytes:
     """
     if {"rows", "cols"} & params.keys():
         return _region(params)
-    view, language, given = read(params, ("lang",))
-    drawn = figures_of(view, language)
-    specs = {part: spec(one.figure, alt=one.alt, caption=one.caption) for part, one in drawn.items()}
-    return with_figures(pack(FIGURE, given, {TILES: tiles(view, language)}), specs)
+    view, language, given = asked.read(params, settle, check=guard.check)
+    figures = specs(figures_of(view, language))
+    return with_figures(pack(FIGURE, given, {TILES: tiles(view, language)}), figures)
 
 
 def _region(params: Mapping[str, str]) -> bytes:
-    view, language, given = read(params, _OF_REGION)
-    if params.get("part") != WEIGHTS or params.get("map", WEIGHTS) != WEIGHTS:
-        raise Refusal(_ONE_OF.fill(name="part", options=WEIGHTS, value=repr(params.get("part", "")[:40])))
-    rows, cols = _span(params, "rows", view.length), _span(params, "cols", view.key_length)
+    view, language, given = asked.read(params, settle, asked.OF_REGION, guard.check)
+    asked.one_of(params, "part", (WEIGHTS,))
+    asked.one_of(params, "map", (WEIGHTS,), WEIGHTS)
+    rows, cols = asked.span(params, "rows", view.length), asked.span(params, "cols", view.key_length)
     return pack(FIGURE, given, {WEIGHTS: Grid((flash_weights.weight_map(view, rows, cols, language),))})
-
-
-def _span(params: Mapping[str, str], name: str, length: int) -> tuple[int, int]:
-    parts = params.get(name, f"0-{length}").split("-")
-    if len(parts) == 2 and all(part.isascii() and part.isdigit() and len(part) <= 9 for part in parts):
-        start, stop = int(parts[0]), int(parts[1])
-        if 0 <= start < stop <= length:
-            return start, stop
-    raise Refusal(_REGION.fill(name=name, value=repr(params.get(name, "")[:40])))
 
 
 def cell(params: Mapping[str, str]) -> dict[str, object]:
@@ -166,27 +121,14 @@ def cell(params: Mapping[str, str]) -> dict[str, object]:
     Raises:
         Refusal: For settings that cannot be read and cells outside the map.
     """
-    view, language, _ = read(params, ("lang", "part", "map", "row", "col"))
+    view, language, _ = asked.read(params, settle, asked.OF_CELL, guard.check)
     if params.get("part") == WEIGHTS:
-        name = params.get("map", "")
-        if name not in (WEIGHTS, flash_weights.FUSED):
-            options = f"{WEIGHTS}, {flash_weights.FUSED}"
-            raise Refusal(_ONE_OF.fill(name="map", options=options, value=repr(name[:40])))
+        name = asked.one_of(params, "map", (WEIGHTS, flash_weights.FUSED))
         width = view.key_length if name == WEIGHTS else view.d_k
-        return flash_weights.cell(view, name, *_place(params, (view.length, width)))
-    place = _place(params, view.grid)
+        return flash_weights.cell(view, name, *asked.place(params, (view.length, width)))
+    place = asked.place(params, view.grid)
     state = MASKED_STATE if walk(view).order[place] == 0 else 0
     return {"value": tile_text(view, place, language), "state": state, "row": place[0], "col": place[1]}
-
-
-def _place(params: Mapping[str, str], sides: tuple[int, int]) -> tuple[int, int]:
-    place = []
-    for name, count in zip(("row", "col"), sides, strict=True):
-        text = params.get(name, "")
-        if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) < count):
-            raise Refusal(_INDEX.fill(name=name, high=count - 1, value=repr(text[:40])))
-        place.append(int(text))
-    return place[0], place[1]
 
 
 def tile_text(view: View, place: tuple[int, int], language: str) -> str:

@@ -7,8 +7,7 @@ import numpy as np
 
 from attnviz import view as attention
 from attnviz.home_view import HomeView, settle
-from attnviz.text import Refusal
-from pages.ui import attention_picture
+from pages.ui import asked, attention_picture
 from pages.ui.heatmap.frame import VALUE_STATE, Grid, Map, pack
 from pages.ui.home_paths import MINIATURES, Miniature, settings_of
 from pages.ui.translate import say
@@ -44,8 +43,5 @@ def frame(params: Mapping[str, str]) -> bytes:
     Raises:
         Refusal: For settings that cannot be read.
     """
-    given = {name: text for name, text in params.items() if name != "lang"}
-    settled = settle(given)
-    if settled.problems:
-        raise Refusal(settled.problems[0])
-    return pack(FIGURE, given, grids(settled.view, "zh" if params.get("lang") == "zh" else "en"))
+    view, language, given = asked.read(params, settle)
+    return pack(FIGURE, given, grids(view, language))

@@ -1,21 +1,11 @@
 """The charts of the KV cache page with their words: sizes against context, and which accelerators hold it."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
-
 from attnviz import units
 from attnviz.figures.kv_cache import Bar, Line, memory_bars, size_curves
 from attnviz.kv_cache_view.memory import Curve, Fit, curves, fits, per_token, taken, weight_bytes
 from attnviz.kv_cache_view.view import View
+from pages.ui.plot.spec import Drawn
 from pages.ui.translate import say
-
-
-class Drawn(NamedTuple):
-    """Hold one figure with the lines above it and its text alternative."""
-
-    figure: Mapping[str, Any]
-    caption: str
-    alt: str
 
 
 def curve_name(view: View, curve: Curve, language: str) -> str:

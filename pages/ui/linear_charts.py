@@ -1,7 +1,6 @@
 """The curves of the linear page: recall, random features, cost."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,19 +8,12 @@ from attnviz import units
 from attnviz.figures.curves import Curve, curves, powers_of_two
 from attnviz.linear_view import estimates, recall, timing
 from attnviz.linear_view.settings import View
+from pages.ui.plot.spec import Drawn
 from pages.ui.translate import say, table
 
 COLOURS = tuple(f"theme-{index}" for index in range(5))
 # Of recall: each method's colour.
 _COLOUR = {"softmax": 0, "linear": 1, "sum": 4, "delta": 2}
-
-
-class Drawn(NamedTuple):
-    """Hold one figure with the line above it and its text alternative."""
-
-    figure: Mapping[str, Any]
-    caption: str
-    alt: str
 
 
 def draw(view: View, language: str) -> dict[str, Drawn]:

@@ -7,16 +7,13 @@ import numpy as np
 from attnviz import units
 from attnviz.linear_view.run import both, states
 from attnviz.linear_view.settings import View, settle
-from attnviz.text import LANGUAGES, Refusal, Text
-from pages.ui import linear_charts
+from pages.ui import asked, linear_charts
 from pages.ui.heatmap.frame import MASKED_STATE, VALUE_STATE, Axis, Grid, Map, pack
-from pages.ui.plot.spec import spec, with_figures
+from pages.ui.plot.spec import specs, with_figures
 from pages.ui.translate import say
 
 FIGURE = "linear"
 WEIGHTS, STATE = "weights", "state"
-_OF_CELL = ("lang", "part", "map", "row", "col")
-_PLACE = Text("{name} must be on the maps, got {value}.", "{name} 应在图中，收到的是 {value}。")
 
 
 def weights(view: View, language: str) -> Grid:
@@ -66,30 +63,14 @@ def state(view: View, language: str) -> Grid:
     )  # fmt: skip
 
 
-def read(params: Mapping[str, str], own: tuple[str, ...]) -> tuple[View, str, dict[str, str]]:
-    """Read a request's settings, language and what was given of the settings.
-
-    Raises:
-        Refusal: For settings that cannot be read.
-    """
-    given = {name: text for name, text in params.items() if name not in own}
-    settled = settle(given)
-    if settled.problems:
-        raise Refusal(settled.problems[0])
-    return settled.view, params["lang"] if params.get("lang") in LANGUAGES else LANGUAGES[0], given
-
-
 def frame(params: Mapping[str, str]) -> bytes:
     """Give the bytes of the maps, the states and the curves below them.
 
     Raises:
         Refusal: For settings that cannot be read.
     """
-    view, language, given = read(params, ("lang",))
-    figures = {
-        part: spec(one.figure, alt=one.alt, caption=one.caption)
-        for part, one in linear_charts.draw(view, language).items()
-    }
+    view, language, given = asked.read(params, settle)
+    figures = specs(linear_charts.draw(view, language))
     grids = {WEIGHTS: weights(view, language), STATE: state(view, language)}
     return with_figures(pack(FIGURE, given, grids), figures)
 
@@ -100,20 +81,10 @@ def cell(params: Mapping[str, str]) -> dict[str, object]:
     Raises:
         Refusal: For settings that cannot be read and cells outside the map.
     """
-    view, language, _ = read(params, _OF_CELL)
+    view, language, _ = asked.read(params, settle, asked.OF_CELL)
     drawn = {one.key: one for grid in (weights(view, language), state(view, language)) for one in grid.maps}
-    key = params.get("map", "")
-    if key not in drawn:
-        raise Refusal(_PLACE.fill(name="map", value=repr(key[:40])))
-    one = drawn[key]
-    row, col = (_index(params, name, length) for name, length in zip(("row", "col"), one.values.shape, strict=True))
+    one = drawn[asked.one_of(params, "map", drawn)]
+    row, col = asked.place(params, (one.values.shape[0], one.values.shape[1]))
     there = VALUE_STATE if one.state is None else int(one.state[row, col])
     value = np.format_float_positional(np.float32(one.values[row, col]), trim="-") if there == VALUE_STATE else ""
     return {"value": value, "state": there, "row": row, "col": col}
-
-
-def _index(params: Mapping[str, str], name: str, length: int) -> int:
-    text = params.get(name, "")
-    if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) < length:
-        return int(text)
-    raise Refusal(_PLACE.fill(name=name, value=repr(text[:40])))

@@ -11,8 +11,7 @@ from attnviz.mask_view import guard, scores
 from attnviz.mask_view.survey import region, survey
 from attnviz.mask_view.view import View, settle
 from attnviz.masks import MASKS
-from attnviz.text import Refusal, Text
-from pages.ui import masks_maps, masks_ways
+from pages.ui import asked, masks_maps, masks_ways
 from pages.ui.heatmap.frame import Grid, pack
 from pages.ui.plot.spec import spec, with_figures
 from pages.ui.translate import say
@@ -21,14 +20,6 @@ FIGURE = "masks"
 GALLERY, MAIN, CHANGE, DIFFERENCE = "gallery", "main", "change", "difference"
 PLAIN, PLAIN_MASKS = "plain", ("causal", "padding")
 CHART = "chart"
-_OF_CELL = ("lang", "part", "map", "row", "col")
-_OF_REGION = ("lang", "part", "map", "rows", "cols")
-
-_REGION = Text("{name} must be two whole numbers start-stop inside the map, got {value}.",
-               "{name} 应为图内的两个整数 start-stop，收到的是 {value}。")  # fmt: skip
-_INDEX = Text("{name} must be a whole number from 0 to {high}, got {value}.",
-              "{name} 应为 0 到 {high} 之间的整数，收到的是 {value}。")  # fmt: skip
-_ONE_OF = Text("{name} must be one of {options}, got {value}.", "{name} 应为以下之一：{options}，收到的是 {value}。")
 
 
 def grids(view: View, language: str) -> tuple[dict[str, Grid], dict[str, str]]:
@@ -92,20 +83,6 @@ def reach_figure(view: View, language: str) -> str:
     return spec(figure, alt=alt)
 
 
-def read(params: Mapping[str, str], own: tuple[str, ...]) -> tuple[View, str, dict[str, str]]:
-    """Read a live request, ``own`` names aside: the view, the language, and the settings as they came.
-
-    Raises:
-        Refusal: For the first setting that cannot be read, and for a view that is too large.
-    """
-    given = {name: text for name, text in params.items() if name not in own}
-    settled = settle(given)
-    if settled.problems:
-        raise Refusal(settled.problems[0])
-    guard.check(settled.view)
-    return settled.view, "zh" if params.get("lang") == "zh" else "en", given
-
-
 def frame(params: Mapping[str, str]) -> bytes:
     """Give the bytes of a section's pictures, or of a part of the mask where ``rows`` and ``cols`` ask for it.
 
@@ -113,11 +90,10 @@ def frame(params: Mapping[str, str]) -> bytes:
         Refusal: For settings that cannot be read and views that are too large.
     """
     is_region = bool({"rows", "cols"} & params.keys())
-    view, language, given = read(params, _OF_REGION if is_region else ("lang",))
+    view, language, given = asked.read(params, settle, asked.OF_REGION if is_region else ("lang",), guard.check)
     if is_region:
-        if view.section != "mask" or params.get("part", MAIN) != MAIN:
-            raise Refusal(_ONE_OF.fill(name="part", options=MAIN, value=repr(params.get("part", "")[:40])))
-        rows, cols = _span(params, "rows", view.length), _span(params, "cols", view.key_length)
+        asked.one_of(params, "part", (MAIN,) if view.section == "mask" else (), MAIN)
+        rows, cols = asked.span(params, "rows", view.length), asked.span(params, "cols", view.key_length)
         found = survey(view.build_mask(), view.look, rows=rows, cols=cols, max_side=masks_maps.MAIN_SIDE)
         name = masks_maps.title(view, language)
         return pack(FIGURE, given, {MAIN: Grid((masks_maps.share_map("mask", name, found, language),))})
@@ -126,43 +102,21 @@ def frame(params: Mapping[str, str]) -> bytes:
     return with_figures(packed, figures) if figures else packed
 
 
-def _span(params: Mapping[str, str], name: str, length: int) -> tuple[int, int]:
-    parts = params.get(name, f"0-{length}").split("-")
-    if len(parts) == 2 and all(part.isascii() and part.isdigit() and len(part) <= 9 for part in parts):
-        start, stop = int(parts[0]), int(parts[1])
-        if 0 <= start < stop <= length:
-            return start, stop
-    raise Refusal(_REGION.fill(name=name, value=repr(params.get(name, "")[:40])))
-
-
 def cell(params: Mapping[str, str]) -> dict[str, object]:
     """Say what one cell of a picture is: ``part``, ``map``, ``row`` and ``col`` name it.
 
     Raises:
         Refusal: For settings that cannot be read and cells outside the map.
     """
-    view, language, _ = read(params, _OF_CELL)
+    view, language, _ = asked.read(params, settle, asked.OF_CELL, guard.check)
     answer = {MAIN: _CELLS.get(view.section), CHANGE: _change_cell, DIFFERENCE: _way_cell}
     answer |= {GALLERY: _thumb_cell, PLAIN: _plain_cell}
-    part = params.get("part", MAIN)
-    work = answer.get(part)
-    if work is None:
-        raise Refusal(_ONE_OF.fill(name="part", options=", ".join(answer), value=repr(part[:40])))
-    return work(view, params, language)
-
-
-def _place(params: Mapping[str, str], sides: tuple[int, int]) -> tuple[int, int]:
-    place = []
-    for name, length in zip(("row", "col"), sides, strict=True):
-        text = params.get(name, "")
-        if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) < length):
-            raise Refusal(_INDEX.fill(name=name, high=length - 1, value=repr(text[:40])))
-        place.append(int(text))
-    return place[0], place[1]
+    there = {part: work for part, work in answer.items() if work is not None}
+    return there[asked.one_of(params, "part", there, MAIN)](view, params, language)
 
 
 def _mask_cell(view: View, params: Mapping[str, str], language: str) -> dict[str, object]:
-    row, col = _place(params, (view.length, view.key_length))
+    row, col = asked.place(params, (view.length, view.key_length))
     allowed = bool(region(view.build_mask(), view.look, (row, row + 1), (col, col + 1)))
     return {
         "value": say(language, "masks.may") if allowed else "",
@@ -173,24 +127,16 @@ def _mask_cell(view: View, params: Mapping[str, str], language: str) -> dict[str
 
 
 def _thumb_cell(view: View, params: Mapping[str, str], language: str) -> dict[str, object]:
-    key = _one_of(params, tuple(MASKS))
+    key = asked.one_of(params, "map", tuple(MASKS))
     return _mask_cell(view if key == view.mask else masks_maps.thumb_view(key), params, language)
 
 
 def _plain_cell(view: View, params: Mapping[str, str], language: str) -> dict[str, object]:
-    return _mask_cell(masks_maps.plain_view(_one_of(params, PLAIN_MASKS)), params, language)
-
-
-def _one_of(params: Mapping[str, str], keys: tuple[str, ...]) -> str:
-    """Give the map that is asked about."""
-    key = params.get("map", "")
-    if key not in keys:
-        raise Refusal(_ONE_OF.fill(name="map", options=", ".join(keys), value=repr(key[:40])))
-    return key
+    return _mask_cell(masks_maps.plain_view(asked.one_of(params, "map", PLAIN_MASKS)), params, language)
 
 
 def _change_cell(view: View, params: Mapping[str, str], language: str) -> dict[str, object]:
-    row, col = _place(params, (view.length, view.key_length))
+    row, col = asked.place(params, (view.length, view.key_length))
     difference, together, allowed = scores.cell(view, row, col)
     value = difference if params.get("map") == "change" else together
     is_shown = allowed or params.get("map") == "change"
@@ -199,7 +145,7 @@ def _change_cell(view: View, params: Mapping[str, str], language: str) -> dict[s
 
 
 def _tile_cell(view: View, params: Mapping[str, str], language: str) -> dict[str, object]:
-    row, col = _place(params, (-(-view.length // view.tile), -(-view.key_length // view.tile)))
+    row, col = asked.place(params, (-(-view.length // view.tile), -(-view.key_length // view.tile)))
     return {"value": tile_text(view, row, col, language), "state": 0, "row": row, "col": col}
 
 
@@ -214,7 +160,7 @@ def tile_text(view: View, row: int, col: int, language: str) -> str:
 
 
 def _reach_cell(view: View, params: Mapping[str, str], language: str) -> dict[str, object]:
-    row, col = _place(params, (view.length, view.key_length))
+    row, col = asked.place(params, (view.length, view.key_length))
     first = int(masks_maps.reach(view, language)[1].first[row, col])
     value = say(language, "masks.reach.after", layer=first) if first else ""
     return {"value": value, "state": 0 if first else 1, "row": row, "col": col}
@@ -223,8 +169,8 @@ def _reach_cell(view: View, params: Mapping[str, str], language: str) -> dict[st
 def _way_cell(view: View, params: Mapping[str, str], language: str) -> dict[str, object]:
     found = masks_ways.compare(masks_ways.bare(view))
     ways = {way.key: way for way in found.ways if way.weights is not None}
-    key = _one_of(params, tuple(ways))
-    row, col = _place(params, (found.allowed.shape[0], found.allowed.shape[1]))
+    key = asked.one_of(params, "map", tuple(ways))
+    row, col = asked.place(params, (found.allowed.shape[0], found.allowed.shape[1]))
     values = ways[key].difference if params.get("part") == DIFFERENCE else ways[key].weights
     assert values is not None
     return {"value": f"{values[row, col]:.6g}", "state": 0, "row": row, "col": col}

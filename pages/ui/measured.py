@@ -8,7 +8,7 @@ belong to the settings they were asked with: when ``requests`` change, a running
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import streamlit as st
 
@@ -32,6 +32,7 @@ from pages.ui import layout
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.plot import plot
+from pages.ui.plot.spec import Drawn
 from pages.ui.translate import say, table
 
 EVERY_S = 0.3
@@ -158,14 +159,6 @@ def points(shown: Result | None, count: int) -> list[Point | None]:
     """Give a point for each of ``count`` contestants, also of what was measured before a failure."""
     known = shown.partial if isinstance(shown, Failure) else shown
     return [None] * count if known is None else list(known.points)
-
-
-class Drawn(NamedTuple):
-    """Hold one figure with the line above it and its text alternative."""
-
-    figure: Mapping[str, Any]
-    caption: str
-    alt: str
 
 
 def bars(

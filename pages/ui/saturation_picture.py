@@ -1,7 +1,6 @@
 """The saturation view as figures with their words: what the page shows and what the live route sends."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,9 +9,9 @@ from attnviz import units
 from attnviz.figures import saturation as figures
 from attnviz.saturation import SCALINGS, theory
 from attnviz.saturation_view import View, settle
-from attnviz.text import LANGUAGES, Refusal
+from pages.ui import asked
 from pages.ui.heatmap.frame import pack
-from pages.ui.plot.spec import spec, with_figures
+from pages.ui.plot.spec import Drawn, specs, with_figures
 from pages.ui.translate import say, table
 
 FIGURE = "saturation"
@@ -26,14 +25,6 @@ CURVES: Mapping[str, tuple[str, ...]] = {
 _LOGARITHMIC = ("spread", "effective", "gradient")
 # A gradient that has shrunk by a million is gone; the axis ends there.
 _LEAST = {"gradient": 1e-5, "effective": 0.9}
-
-
-class Drawn(NamedTuple):
-    """Hold one figure with the line above it and its text alternative."""
-
-    figure: Mapping[str, Any]
-    caption: str
-    alt: str
 
 
 def parts(view: View) -> tuple[str, ...]:
@@ -58,15 +49,11 @@ def frame(params: Mapping[str, str]) -> bytes:
     Raises:
         Refusal: For settings that cannot be read.
     """
-    given = {name: text for name, text in params.items() if name != "lang"}
-    settled = settle(given)
-    if settled.problems:
-        raise Refusal(settled.problems[0])
-    language = params["lang"] if params.get("lang") in LANGUAGES else LANGUAGES[0]
-    drawn = draw(settled.view, language)
+    view, language, given = asked.read(params, settle)
+    drawn = draw(view, language)
     return with_figures(
         pack(FIGURE, given, {}),
-        {part: spec(one.figure, alt=one.alt, caption=one.caption) for part, one in drawn.items()},
+        specs(drawn),
     )
 
 

@@ -1,39 +1,28 @@
 """The variants view as pictures with their words: what the page shows and what the live route sends."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from attnviz import units
 from attnviz.conversion import METHODS
 from attnviz.figures.variants import latent_wiring, wiring
-from attnviz.text import LANGUAGES, Refusal, Text
 from attnviz.variant_view import guard
 from attnviz.variant_view.layers import narrowed
 from attnviz.variant_view.run import STATES, Taken, of_view, whole
 from attnviz.variant_view.settings import LATENT, VARIANTS
 from attnviz.variant_view.view import View, settle
 from attnviz.variants import VARIANTS as KINDS
+from pages.ui import asked
 from pages.ui.heatmap.frame import MASKED_STATE, VALUE_STATE, Axis, Grid, Map, pack
-from pages.ui.plot.spec import spec, with_figures
+from pages.ui.plot.spec import Drawn, specs, with_figures
 from pages.ui.translate import say
 
 FIGURE = "variants"
 WIRES, MAPS = "wires", "maps"
 # Above so many heads a map is too narrow for words in its title.
 COMPACT = 12
-_OF_CELL = ("lang", "part", "map", "row", "col")
-_INDEX = Text("{name} must be a whole number from 0 to {high}, got {value}.",
-              "{name} 应为 0 到 {high} 之间的整数，收到的是 {value}。")  # fmt: skip
-
-
-class Drawn(NamedTuple):
-    """Hold one figure with the lines above it and its text alternative."""
-
-    figure: Mapping[str, Any]
-    caption: str
-    alt: str
 
 
 def wires(view: View, language: str) -> Drawn:
@@ -125,24 +114,15 @@ def variant_name(variant: str, language: str) -> str:
     return VARIANTS["additive"].say(language) if variant == "additive" else variant.upper()
 
 
-def _read(params: Mapping[str, str], own: tuple[str, ...]) -> tuple[View, str, dict[str, str]]:
-    given = {name: text for name, text in params.items() if name not in own}
-    settled = settle(given)
-    if settled.problems:
-        raise Refusal(settled.problems[0])
-    guard.check(settled.view)
-    return settled.view, params["lang"] if params.get("lang") in LANGUAGES else LANGUAGES[0], given
-
-
 def frame(params: Mapping[str, str]) -> bytes:
     """Give the bytes of both pictures.
 
     Raises:
         Refusal: For settings that cannot be read, and sizes that are too much.
     """
-    view, language, given = _read(params, ("lang",))
+    view, language, given = asked.read(params, settle, check=guard.check)
     wired = wires(view, language)
-    figures = {WIRES: spec(wired.figure, alt=wired.alt, caption=wired.caption)}
+    figures = specs({WIRES: wired})
     return with_figures(pack(FIGURE, given, {MAPS: maps(view, language)}), figures)
 
 
@@ -152,18 +132,11 @@ def cell(params: Mapping[str, str]) -> dict[str, object]:
     Raises:
         Refusal: For settings that cannot be read and cells outside the map.
     """
-    view, language, _ = _read(params, _OF_CELL)
+    view, language, _ = asked.read(params, settle, asked.OF_CELL, guard.check)
     tokens = len(view.tokens)
     sides = (("map", view.heads), ("row", tokens), ("col", tokens))
-    head, row, col = (_index(params, name, length) for name, length in sides)
+    head, row, col = (asked.index(params, name, length) for name, length in sides)
     drawn = maps(view, language).maps[head]
     allowed = col <= row
     value = np.format_float_positional(np.float32(drawn.values[row, col]), trim="-") if allowed else ""
     return {"value": value, "state": VALUE_STATE if allowed else MASKED_STATE, "row": row, "col": col}
-
-
-def _index(params: Mapping[str, str], name: str, length: int) -> int:
-    text = params.get(name, "")
-    if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) < length:
-        return int(text)
-    raise Refusal(_INDEX.fill(name=name, high=length - 1, value=repr(text[:40])))

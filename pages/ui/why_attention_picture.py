@@ -1,7 +1,6 @@
 """The curves of the page on what attention replaced, with their words; also what the live route sends."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,10 +9,10 @@ from attnviz.figures.curves import Curve, curves, powers_of_two
 from attnviz.recurrence import MODELS, Timing, chain, gradients
 from attnviz.recurrence.measure import LENGTHS
 from attnviz.recurrence.recall import CLASSES, KINDS, Recall
-from attnviz.text import LANGUAGES, Refusal
 from attnviz.why_view import View, settle
+from pages.ui import asked
 from pages.ui.heatmap.frame import pack
-from pages.ui.plot.spec import spec, with_figures
+from pages.ui.plot.spec import Drawn, specs, with_figures
 from pages.ui.translate import table
 
 FIGURE = "why_attention"
@@ -22,14 +21,6 @@ _COLOUR = {"rnn": 1, "lstm": 3, "conv": 2, "attention": 0}
 # What is smaller than this share of a model's largest gradient is below the figure.
 LEAST = 1e-9
 _CHAINS = (4, 8, 16, 32, 64, 128, 256)
-
-
-class Drawn(NamedTuple):
-    """Hold one figure with the line above it and its text alternative."""
-
-    figure: Mapping[str, Any]
-    caption: str
-    alt: str
 
 
 def names(language: str) -> dict[str, str]:
@@ -136,12 +127,6 @@ def frame(params: Mapping[str, str]) -> bytes:
     Raises:
         Refusal: For settings that cannot be read.
     """
-    given = {name: text for name, text in params.items() if name != "lang"}
-    settled = settle(given)
-    if settled.problems:
-        raise Refusal(settled.problems[0])
-    language = params["lang"] if params.get("lang") in LANGUAGES else LANGUAGES[0]
-    figures = {
-        part: spec(one.figure, alt=one.alt, caption=one.caption) for part, one in draw(settled.view, language).items()
-    }
+    view, language, given = asked.read(params, settle)
+    figures = specs(draw(view, language))
     return with_figures(pack(FIGURE, given, {}), figures)

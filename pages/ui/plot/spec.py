@@ -2,10 +2,23 @@
 
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 from plotly.io.json import to_json_plotly
+
+
+class Drawn(NamedTuple):
+    """Hold one figure with the lines above it and its text alternative."""
+
+    figure: Mapping[str, Any]
+    caption: str
+    alt: str
+
+
+def specs(drawn: Mapping[str, Drawn]) -> dict[str, str]:
+    """Give figures with their words as ``spec`` gives each."""
+    return {part: spec(one.figure, alt=one.alt, caption=one.caption) for part, one in drawn.items()}
 
 
 def spec(figure: go.Figure | Mapping[str, Any], *, alt: str, caption: str = "") -> str:
