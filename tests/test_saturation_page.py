@@ -9,7 +9,7 @@ from attnviz.figures.saturation import ROW
 from attnviz.saturation import SCALINGS
 from attnviz.saturation_view import KNOBS, SHOWS, rows, settle
 from attnviz.text import LANGUAGES, Refusal
-from pages.ui import saturation_picture, saturation_training
+from pages.ui import saturation_picture, training
 from pages.ui.heatmap.frame import unpack
 from pages.ui.saturation_picture import frame
 from pages.ui.saturation_sections import code
@@ -186,8 +186,8 @@ def start(app):
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_training_runs_in_short_turns_stops_and_goes_on(language, monkeypatch):
-    monkeypatch.setattr(saturation_training, "STEPS", 60)
-    monkeypatch.setattr(saturation_training, "CHUNK_S", 0.05)
+    monkeypatch.setattr(training, "STEPS", 60)
+    monkeypatch.setattr(training, "CHUNK_S", 0.05)
     app = visit(language, page="saturation", show="training", d_k="8")
     assert say(language, "saturation.training.hint") in said(app)
     assert app.button(key="saturation.stop").disabled

@@ -9,7 +9,7 @@ from attnviz.recurrence import MODELS, Timing, chain, gradients, measure
 from attnviz.recurrence.recall import KINDS
 from attnviz.text import LANGUAGES, Refusal
 from attnviz.why_view import settle
-from pages.ui import why_attention_picture, why_attention_training
+from pages.ui import training, why_attention_picture, why_attention_training
 from pages.ui.heatmap.frame import unpack
 from pages.ui.why_attention_picture import LEAST, frame, shares
 from tests.pages import check, link, numbers, plain, plots, said, visit
@@ -82,7 +82,7 @@ def test_the_ends_of_every_slider(settings):
 
 
 def test_a_training_is_drawn_as_it_runs_and_says_what_it_shows(monkeypatch):
-    monkeypatch.setattr(why_attention_training, "STEPS", 4)
+    monkeypatch.setattr(training, "STEPS", 4)
     monkeypatch.setattr(why_attention_training, "LAST", 2)
     app = visit(page="why_attention", recall="3")
     app.button(key="why_attention.start").click()
