@@ -15,11 +15,13 @@ from attnviz.flash_view.bugs import BUGS
 from attnviz.flash_view.settings import KNOBS, MOST_LINES
 from attnviz.flash_view.settle import settle
 from attnviz.flash_view.snippet import flash_snippet
+from attnviz.flash_view.traffic import against_memory
 from attnviz.flash_view.walk import now, row, walk
 from attnviz.flash_view.weights import fused
 from attnviz.masks import MASKS, dense
 from attnviz.text import LANGUAGES
 from pages.ui.flash_bug import code_html
+from pages.ui.flash_costs import pays
 from pages.ui.flash_words import CLAIMS, measured
 from pages.ui.translate import say
 from tests.pages import check, link, said, shown, visit
@@ -197,8 +199,25 @@ def test_every_claim_is_answered_with_numbers(language):
     app = opened(language)
     numbers = measured(settle({}).view)
     for name in CLAIMS:
-        sentence = say(language, f"flash.claims.{name}_true", **numbers)
+        answer = "always_crossing" if name == "always" else f"{name}_true"
+        sentence = say(language, f"flash.claims.{answer}", **numbers)
         assert sentence in said(app) and re.search(r"\d", sentence) and "{" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"length": "1", "d_k": "1"}, "ever"),
+        ({}, "crossing"),
+        ({"mask": "full", "length": "4096", "d_k": "1024", "tokens": "4096"}, "never"),
+    ],
+)
+def test_where_less_is_moved_is_said_as_it_is(settings, word):
+    view = settle(settings).view
+    curve = against_memory(view)
+    less = curve.predicted < curve.eager
+    assert pays(curve) == ("ever" if less.all() else "crossing" if less.any() else "never") == word
+    assert "–" not in say("en", f"flash.claims.always_{word}", **measured(view))
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,12 @@ def crossing(curve: Curve) -> int | None:
     return int(curve.at[less.argmax()]) if less.any() else None
 
 
+def pays(curve: Curve) -> str:
+    """Say where flash moves less: ``crossing``, from a size on; at every size, ``ever``; or ``never``."""
+    cross = crossing(curve)
+    return "never" if cross is None else "ever" if cross == int(curve.at[0]) else "crossing"
+
+
 def growth(values: np.ndarray) -> float:
     """Give how many times as much the last doubling of the length takes."""
     return float(values[-1] / values[-2])
@@ -65,9 +71,8 @@ def _against_memory(panel: Panel, view: View, curve: Curve) -> None:
     if view.mask != "full":
         lines.append(Line(panel.title("traffic.masked"), curve.masked, "theme-2", "markers", symbol="diamond"))
     cross = crossing(curve)
-    word = "crossing" if cross else "never"
     fields = {"tokens": units.count(tokens), "d_k": view.d_k, "memory": units.binary_bytes(cross or 0)}
-    caption = panel.title(f"traffic.{word}", **fields)
+    caption = panel.title(f"traffic.{pays(curve)}", **fields)
     at_a100 = int(np.abs(np.log(curve.at / A100)).argmin())
     alt = panel.title(
         "traffic.memory_alt",

@@ -34,7 +34,8 @@ def claims(panel: Panel) -> None:
     said = measured(panel.settled.view)
     with opened:
         for name in CLAIMS:
-            st.markdown(f"**{panel.title(f'claims.{name}')}** {panel.title(f'claims.{name}_true', **said)}")
+            answer = f"{name}_{said['pays']}" if name == "always" else f"{name}_true"
+            st.markdown(f"**{panel.title(f'claims.{name}')}** {panel.title(f'claims.{answer}', **said)}")
         st.caption(panel.title("claims.note"))
 
 
@@ -59,7 +60,7 @@ def measured(view: View) -> dict[str, str]:
         "held": units.binary_bytes(held[-1]), "added": units.count(added),
         "tokens": units.count(int(view.tokens)), "memory": units.binary_bytes(int(memory.at[at])),
         "share": units.ratio(float(memory.counted[at] / memory.eager[at])),
-        "crossing": "–" if cross is None else units.binary_bytes(cross),
+        "pays": flash_costs.pays(memory), "crossing": units.binary_bytes(cross or 0),
         "proof": units.number(proof.output, 2), "weight": units.number(proof.eager, 2),
     }  # fmt: skip
 

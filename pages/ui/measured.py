@@ -130,7 +130,8 @@ def status(language: str, job: Job, done: bool) -> str:
     """Say in one line how far a measurement is."""
     words = table(language, "measure")
     if done:
-        return words["done"]
+        is_cancelled = any(isinstance(one, Failure) and one.reason == "cancelled" for one in job.results)
+        return words["ended" if is_cancelled else "done"]
     if job.place:
         return words["waiting"].format(place=job.place)
     if not job.shown:
