@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from attnviz.kv_cache import LAYOUTS, STORAGES, block_tables, feed_all, paged, reserved, start, storage_error
-from attnviz.masks import MASKS
+from attnviz.masks import MASKS, dense
 from attnviz.positions import POSITIONS
 from attnviz.score_mods import SCORE_MODS
 from attnviz.text import Refusal
@@ -116,6 +116,20 @@ def test_a_window_stops_growing():
     sizes = [step.cache_bytes for step in steps]
     assert sizes[3:] == [sizes[3]] * 7 and sizes[:4] == [sizes[0] * n for n in (1, 2, 3, 4)]
     assert {step.flops for step in steps[4:]} == {steps[-1].flops}
+
+
+@pytest.mark.parametrize("window", [1, 3])
+@pytest.mark.parametrize(("layout", "sinks"), [("sliding_window", 0), ("attention_sinks", 2)])
+def test_a_step_reads_only_what_its_mask_lets_it_see(layout, sinks, window):
+    """The newest token is one of the window: the oldest leaves before it is read, and is not counted as work."""
+    _, config, weights = layer("gqa")
+    built = LAYOUTS[layout].build(**({"window": window, "sinks": sinks} if sinks else {"window": window}))
+    _, steps = feed_all(start("gqa", config, weights, layout=built), tokens(1, 10), [4, *[1] * 4, 2])
+    allowed = dense(built.mask, 10, 10)[0, 0]
+    for step in steps:
+        seen = allowed[step.start : step.start + step.new].any(0).nonzero()[:, 0].tolist()
+        assert [*step.before, *range(step.start, step.start + step.new)] == seen
+        assert step.read == len(seen) and len(step.kept) == min(step.start + step.new, window + sinks)
 
 
 def test_blocks_are_taken_whole():

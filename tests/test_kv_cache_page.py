@@ -57,7 +57,7 @@ def test_the_page_and_the_live_route_draw_the_same(settings, language, app):
 @pytest.mark.parametrize("variant", VARIANT_KEYS)
 def test_what_is_drawn_is_what_the_cache_did(variant):
     """Counted from the picture: rows of Q and K computed, rows read, scores, with the cache and without."""
-    for settings in ({}, {"layout": "sliding_window", "window": "3"}, {"step": "0"}):
+    for settings in ({}, {"layout": "sliding_window", "window": "3"}, {"step": "0"}, SINKS):
         view = settle({"variant": variant, **settings}).view
         found, answer = cells(view), decode(view.scene)[view.step]
         first = len(letters(view)) + 1
@@ -73,6 +73,25 @@ def test_what_is_drawn_is_what_the_cache_did(variant):
         assert count("with", "now", scores) == (~np.isnan(answer.weights[0]) & (answer.weights[0] > 0)).sum()
         assert count("without", "now", scores) + count("without", "again", scores) == (answer.without[0] > 0).sum()
         assert count("with", "again", slice(None)) == 0
+        # The new token is one of its window: what is read and what is dropped is what its row of scores says.
+        row = found.kinds["with"][answer.seen - 1, scores]
+        assert count("with", "cached", 1) == max(0, int((row == KINDS["now"]).sum()) - answer.step.new)
+        assert count("with", "dropped", 1) == answer.step.start - len(answer.before)
+
+
+SINKS = {"layout": "attention_sinks", "window": "2", "sinks": "1", "step": "8"}
+
+
+def test_a_window_is_told_as_it_is_painted():
+    settings = {"layout": "sliding_window", "window": "4", "lang": "en"}
+    (part,) = unpack(frame(settings))[0]["parts"].values()
+    assert "reads 3 from the cache" in part["caption"] and "now holds 4 tokens" in part["caption"]
+    assert "Dropped so far: 5." in part["caption"]
+    assert [name for _, name in part["maps"][0]["kinds"]].count("dropped from the cache") == 1
+    (part,) = unpack(frame({"lang": "en"}))[0]["parts"].values()
+    assert "Dropped" not in part["caption"] and "dropped" not in str(part["maps"][0]["kinds"])
+    answer = cell({**settings, "map": "with", "row": "4", "col": "1"})
+    assert answer["value"] == say("en", "kv_cache.kind.dropped")
 
 
 @pytest.mark.parametrize("key", ["with", "without"])

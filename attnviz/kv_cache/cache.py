@@ -37,7 +37,8 @@ class Step(NamedTuple):
         output: ``[batch, new, hidden_size]``.
         start: Position of the first new token.
         new: Tokens that came in.
-        read: Tokens that were attended to: those kept before, and the new ones.
+        read: Tokens that were attended to: those still kept before, and the new ones.
+        before: Positions of the kept tokens that were read: a window has let go of what no new token may see.
         kept: Positions of the tokens in the cache after the step.
         cache_bytes: What their tensors take, scales included.
         allocated_bytes: What is taken from memory for them, whole blocks.
@@ -55,6 +56,7 @@ class Step(NamedTuple):
     allocated_bytes: int
     flops: int
     flops_without: int
+    before: tuple[int, ...] = ()
     weights: Tensor | None = None
 
 
@@ -103,6 +105,24 @@ class KVCache:
         Raises:
             Refusal: If ``x`` does not fit the layer.
         """
+        return self._trimmed()._feed(x)
+
+    def _trimmed(self) -> "KVCache":
+        """Let go of what the next token may no longer see: with it, a window holds as many as before."""
+        if self.layout.window is None:
+            return self
+        stays = [i for i, token in enumerate(self.kept) if self.layout.keeps(token, self.seen + 1)]
+        return self if len(stays) == len(self.kept) else self._only(stays)
+
+    def _only(self, stays: Sequence[int]) -> "KVCache":
+        """Keep the tokens at these places of what is kept."""
+        packed, places = {}, torch.tensor(stays, dtype=torch.int64)
+        for name, tensors in self.packed.items():
+            axis = self.token_axis(name)
+            packed[name] = tuple(one.index_select(axis, places.to(one.device)) for one in tensors)
+        return replace(self, packed=packed, kept=tuple(self.kept[i] for i in stays))
+
+    def _feed(self, x: Tensor) -> tuple["KVCache", Step]:
         past = self.contents(x.dtype if self._grows else torch.promote_types(x.dtype, torch.float32))
         run = self.variant.attend(
             self.config,
@@ -116,8 +136,6 @@ class KVCache:
             cache=past or None,
         )
         new, seen = x.shape[1], self.seen + x.shape[1]
-        present = (*self.kept, *range(self.seen, seen))
-        stays = torch.tensor([i for i, token in enumerate(present) if self.layout.keeps(token, seen)], device=x.device)
         packed = {}
         for name, tensor in run.cache.items():
             if not self._grows:
@@ -126,13 +144,14 @@ class KVCache:
             axis = self.token_axis(name)
             fresh = self.storage.pack(tensor.narrow(axis, len(self.kept), new))
             parts = [fresh] if name not in self.packed else [self.packed[name], fresh]
-            packed[name] = tuple(
-                torch.cat(same, dim=axis).index_select(axis, stays) for same in zip(*parts, strict=True)
-            )
-        after = replace(self, packed=packed, kept=tuple(present[i] for i in stays.tolist()), seen=seen)
-        return after, after._step(run, new, len(present))
+            packed[name] = tuple(torch.cat(same, dim=axis) for same in zip(*parts, strict=True))
+        grown = replace(self, packed=packed, kept=(*self.kept, *range(self.seen, seen)), seen=seen)
+        stays = [i for i, token in enumerate(grown.kept) if self.layout.keeps(token, seen)]
+        after = grown if len(stays) == len(grown.kept) else grown._only(stays)
+        return after, after._step(run, new, self.kept)
 
-    def _step(self, run: AttentionOutput, new: int, read: int) -> Step:
+    def _step(self, run: AttentionOutput, new: int, before: tuple[int, ...]) -> Step:
+        read = len(before) + new
         batch, size = run.output.shape[0], self.nbytes
         flops = self.variant.flops
         return Step(
@@ -145,6 +164,7 @@ class KVCache:
             size // len(self.kept) * self.layout.allocated(len(self.kept)) if self._grows else size,
             batch * flops(self.config, new, read, new, causal=True),
             batch * flops(self.config, self.seen, self.seen, self.seen, causal=True),
+            before,
             run.core.weights,
         )
 

@@ -35,7 +35,7 @@ class Answer:
     Args:
         scene: The scene that it is a step of.
         step: What the cache did.
-        before: Positions that the cache held when the step began.
+        before: Positions that the step read from the cache.
         after: The cache after it.
         weights: ``[heads, new, tokens so far]`` of the step's rows; NaN where the cache no longer has the key.
     """
@@ -118,18 +118,17 @@ def decode(scene: Scene) -> tuple[Answer, ...]:
     answers = []
     with torch.no_grad():
         for piece in x.split([scene.prompt] + [1] * (x.shape[1] - scene.prompt), dim=1):
-            before = cache.kept
             cache, step = cache.feed(piece)
-            answers.append(_answer(scene, before, cache, step))
+            answers.append(_answer(scene, cache, step))
     return tuple(answers)
 
 
-def _answer(scene: Scene, before: tuple[int, ...], after: KVCache, step: Step) -> Answer:
+def _answer(scene: Scene, after: KVCache, step: Step) -> Answer:
     """Put a step's weights where their keys stand in the sentence."""
     assert step.weights is not None  # eager gives them
     rows = np.full((scene.heads, step.new, after.seen), np.nan, np.float32)
-    rows[:, :, [*before, *range(step.start, after.seen)]] = to_numpy(step.weights[0])
-    return Answer(scene, step, before, after, rows)
+    rows[:, :, [*step.before, *range(step.start, after.seen)]] = to_numpy(step.weights[0])
+    return Answer(scene, step, step.before, after, rows)
 
 
 def vectors(scene: Scene, answer: Answer, head: int) -> dict[str, np.ndarray]:

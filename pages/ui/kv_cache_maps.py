@@ -16,7 +16,7 @@ from pages.ui.translate import say
 
 WITH, WITHOUT = "with", "without"
 # On the diverging palette: what is saved work on one side of the background, what is done twice on the other.
-KINDS: Mapping[str, float] = {"now": 1.0, "cached": 0.35, "idle": 0.0, "again": -0.7}
+KINDS: Mapping[str, float] = {"now": 1.0, "cached": 0.35, "idle": 0.0, "dropped": -0.2, "again": -0.7}
 _LIMIT = 1.0
 
 
@@ -56,6 +56,7 @@ def cells(view: View) -> Cells:
             drawn[:start, : len(heads)] = KINDS["again"]
             drawn[:start, first:] = np.where(allowed[:start], KINDS["again"], KINDS["idle"])
         else:
+            drawn[:start, 1 : len(heads)] = KINDS["dropped"]
             drawn[list(answer.before), 1 : len(heads)] = KINDS["cached"]
         drawn[rows, : len(heads)] = KINDS["now"]
         drawn[rows, first:] = np.where(allowed[rows], KINDS["now"], KINDS["idle"])
@@ -75,7 +76,7 @@ def work_grid(view: View, language: str) -> Grid:
     rows = Axis("query", say(language, "kv_cache.axis.row"), len(view.tokens), 0, view.tokens)
     cols = Axis("key", say(language, "kv_cache.axis.col"), len(found.columns), 0, found.columns)
     state = np.where(found.masked, MASKED_STATE, VALUE_STATE).astype(np.uint8)
-    named = tuple((value, say(language, f"kv_cache.kind.{name}")) for name, value in KINDS.items())
+    named = tuple((value, say(language, f"kv_cache.kind.{name}")) for name, value in KINDS.items() if _occurs(view, name))
     flops = {WITH: answer.step.flops, WITHOUT: answer.step.flops_without}
     titles = {key: say(language, f"kv_cache.map.{key}", flops=units.flops(size)) for key, size in flops.items()}
     drawn = tuple(
@@ -86,6 +87,11 @@ def work_grid(view: View, language: str) -> Grid:
         for key in (WITH, WITHOUT)
     )  # fmt: skip
     return Grid(drawn, caption(view, language), caption(view, language))
+
+
+def _occurs(view: View, kind: str) -> bool:
+    """Say whether the legend has a kind: only a window lets go of tokens."""
+    return kind != "dropped" or view.layout != "full"
 
 
 def caption(view: View, language: str) -> str:
@@ -103,7 +109,9 @@ def caption(view: View, language: str) -> str:
         "error": _error(answer.output_error),
     }
     kind = "prefill" if view.step == 0 else "decode"
-    return say(language, f"kv_cache.caption.{kind}", **fields)
+    said = say(language, f"kv_cache.caption.{kind}", **fields)
+    dropped = answer.seen - len(answer.step.kept)
+    return f"{said} {say(language, 'kv_cache.caption.dropped', count=dropped)}" if dropped else said
 
 
 def _error(share: float) -> str:
