@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz.knobs import Choice, Flag, Integer, Lengths, Number, Several, Value, Words
 from attnviz.reading import Settled
 from attnviz.text import Refusal, Text
-from pages.ui import layout, link
+from pages.ui import folds, layout, link
 from pages.ui.bus import Group
 from pages.ui.live_slider import live_slider
 from pages.ui.translate import say, table
@@ -29,8 +30,11 @@ class Panel:
     def __init__(self, page: str, language: str, settle: Callable[[Mapping[str, object]], Settled[Any]]):
         self.page, self.language = page, language
         arrived = link.incoming(page)
+        self.late: DeltaGenerator | None = None
+        folds.begin(page)
         if arrived is not None:
-            st.session_state[self._store] = dict(arrived)
+            folds.arrive(page, arrived.get(folds.OPEN, ""))
+            st.session_state[self._store] = {name: text for name, text in arrived.items() if name != folds.OPEN}
             st.session_state[self._refused] = {}
         st.session_state.setdefault(self._refused, {})
         held = st.session_state.setdefault(self._store, {})
@@ -275,9 +279,18 @@ class Panel:
             label, list(bundles), format_func=lambda option: bundles[option][0], key=own, on_change=change
         )
 
+    def link(self) -> dict[str, str]:
+        """Give what a link to this view carries: the settings, and the sections that someone opened."""
+        return self.settled.link() | folds.settings(self.page)
+
     def write_link(self) -> None:
-        """Mirror the settings in the address."""
-        link.write(self.page, self.settled.link())
+        """Mirror the settings in the address, at the end of the run; say there what its link named in vain."""
+        strange = folds.finish(self.page)
+        if strange is not None:
+            kept, said = st.session_state[f"{self._store}.remarks"]
+            st.session_state[f"{self._store}.remarks"] = (kept, [*said, strange])
+            layout.remarks([strange.say(self.language)], self.late)
+        link.write(self.page, self.link())
 
     def title(self, key: str, **fields: object) -> str:
         """Give a text of this page."""

@@ -9,7 +9,7 @@ from attnviz.kv_cache import STORAGES
 from attnviz.kv_cache_view import lessons
 from attnviz.kv_cache_view.snippet import decode_snippet
 from attnviz.kv_cache_view.view import View
-from pages.ui import kv_cache_lessons, kv_cache_measured, layout, translate
+from pages.ui import folds, kv_cache_lessons, kv_cache_measured, layout, translate
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.heatmap import heatmap
@@ -64,7 +64,7 @@ def open_parts(panel: Panel) -> str:
 
 def _is_open(panel: Panel, name: str) -> bool:
     """Say whether a section is open in this run, before it is drawn."""
-    return bool(st.session_state.get(f"kv_cache.fold.{name}", _is_asked(panel, name)))
+    return folds.is_open(f"kv_cache.fold.{name}", _is_asked(panel, name))
 
 
 def _is_asked(panel: Panel, name: str) -> bool:

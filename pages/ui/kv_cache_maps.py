@@ -76,7 +76,9 @@ def work_grid(view: View, language: str) -> Grid:
     rows = Axis("query", say(language, "kv_cache.axis.row"), len(view.tokens), 0, view.tokens)
     cols = Axis("key", say(language, "kv_cache.axis.col"), len(found.columns), 0, found.columns)
     state = np.where(found.masked, MASKED_STATE, VALUE_STATE).astype(np.uint8)
-    named = tuple((value, say(language, f"kv_cache.kind.{name}")) for name, value in KINDS.items() if _occurs(view, name))
+    named = tuple(
+        (value, say(language, f"kv_cache.kind.{name}")) for name, value in KINDS.items() if _occurs(view, name)
+    )
     flops = {WITH: answer.step.flops, WITHOUT: answer.step.flops_without}
     titles = {key: say(language, f"kv_cache.map.{key}", flops=units.flops(size)) for key, size in flops.items()}
     drawn = tuple(

@@ -10,6 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from attnviz.text import LANGUAGES, Refusal
 from pages.ui import link
 from pages.ui.copy_link import copy_link
+from pages.ui.folds import fold as fold
 from pages.ui.translate import say
 
 if TYPE_CHECKING:
@@ -52,13 +53,15 @@ def header(panel: "Panel") -> None:
     with tools, st.container(horizontal=True, horizontal_alignment="right", gap="small"):
         _language_switch(panel.language)
         copy_link(
-            panel.settled.link() | {link.LANGUAGE: panel.language},
+            panel.link() | {link.LANGUAGE: panel.language},
             label=say(panel.language, "app.copy_link"),
             copied=say(panel.language, "app.copied"),
             failed=say(panel.language, "app.copy_failed"),
             key=f"{panel.page}.copy",
         )
         st.button(say(panel.language, "app.reset"), on_click=panel.reset, key=f"{panel.page}.reset")
+    # What is known only at the end of the run is said here; empty, it takes no room.
+    panel.late = st.container()
 
 
 def _language_switch(language: str) -> None:
@@ -79,11 +82,11 @@ def _language_switch(language: str) -> None:
     )
 
 
-def remarks(sentences: Sequence[str]) -> None:
+def remarks(sentences: Sequence[str], where: DeltaGenerator | None = None) -> None:
     """Show what could not be read and what had to follow, literally; beyond a few they wait in a closed section."""
     if not sentences:
         return
-    st.warning(_paragraphs(sentences[:MOST_REMARKS]), icon=":material/info:")
+    (where or st).warning(_paragraphs(sentences[:MOST_REMARKS]), icon=":material/info:")
     rest = sentences[MOST_REMARKS:]
     if rest:
         st.expander(say(link.language(), "app.more_remarks", count=len(rest)), icon=":material/info:").markdown(
@@ -114,25 +117,6 @@ def failed(error: Exception) -> bool:
 def escape(text: str) -> str:
     """Make text literal in Markdown: nothing in it becomes markup, a formula, an icon or a link."""
     return "".join(f"&#{ord(char)};" if char in _MARKUP else char for char in text)
-
-
-def fold(label: str, *, icon: str, key: str, expanded: bool = False) -> DeltaGenerator | None:
-    """Put a section that can be closed on the page; give its container while it is open, else None.
-
-    What is closed is neither computed nor sent: code and formulas bring a tenth of a second of libraries each, which
-    would stand before the first picture.
-
-    Args:
-        label: Its title.
-        icon: A Material icon as Streamlit writes it.
-        key: Its key in the session.
-        expanded: Whether it is to be open; once it was, it no longer closes by itself.
-    """
-    # Under someone's hand, back at its default, a setting must not fold away.
-    once = f"{key}.once"
-    st.session_state[once] = expanded or st.session_state.get(once, False)
-    container = st.expander(label, st.session_state[once], icon=icon, key=key, on_change="rerun")
-    return container if container.open else None
 
 
 def sources(language: str, entries: Sequence[tuple[str, str]]) -> None:

@@ -78,12 +78,18 @@ def test_an_open_section_follows_the_slider(visit: Open) -> None:
     page.locator(".st-key-kv_cache-fold-align summary").click()
     align = page.locator(".st-key-kv_cache-align-map [data-part=root]")
     expect(align).to_contain_text("Over 9 cached tokens")
+    page.wait_for_url("**open=align*")  # so that the link that is copied shows it too
     wait_idle(page)
     slider(page, "Token generated").focus()
     page.keyboard.press("ArrowLeft")
     expect(align).to_contain_text("Over 8 cached tokens")
     page.wait_for_url("**step=4*")
     wait_idle(page)
+    expect(align).to_contain_text("Over 8 cached tokens")
+    page.locator(".st-key-kv_cache-fold-align summary").click()
+    page.wait_for_url(re.compile(r"^[^?]*\?(?!.*open=)"))
+    page.go_back()
+    page.wait_for_url("**open=align*")
     expect(align).to_contain_text("Over 8 cached tokens")
 
 
