@@ -50,6 +50,15 @@ def marks(entry: dict) -> set[str]:
     return {name for name in ("masked", "no_key", "nan", "inf", "below") if entry[name]}
 
 
+def test_lines_of_maps_have_headings_and_are_equally_long() -> None:
+    maps, lines = tuple(replace(drawn([[1.0]]), key=str(i)) for i in range(6)), (("A", "one"), ("B", "two"))
+    header, _ = unpack(pack("figure", {}, {"main": Grid(maps, lines=lines)}))
+    assert header["parts"]["main"]["lines"] == [["A", "one"], ["B", "two"]]
+    for count in (0, 5):
+        with pytest.raises(ValueError, match=f"maps of 'main' must fill 2 lines evenly, got {count}"):
+            pack("figure", {}, {"main": Grid(maps[:count], lines=lines)})
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (7, 9), (18, 79), (256, 64)])
 @pytest.mark.parametrize("size", [1e-12, 1.0, 3e4, 1e20])
 def test_values_come_back_within_half_a_step(shape: tuple[int, int], size: float) -> None:

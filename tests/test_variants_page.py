@@ -8,13 +8,14 @@ import pytest
 from attnviz.conversion import METHODS
 from attnviz.presets import PRESETS
 from attnviz.text import LANGUAGES, Refusal
+from attnviz.units import percent
 from attnviz.variant_view import guard
 from attnviz.variant_view.layers import narrowed
 from attnviz.variant_view.run import table
-from attnviz.variant_view.settings import MODELS, OWN, VARIANTS
+from attnviz.variant_view.settings import ABREAST, MODELS, OWN, VARIANTS
 from attnviz.variant_view.view import settle
 from attnviz.variants import VARIANTS as KINDS
-from pages.ui.heatmap.frame import unpack
+from pages.ui.heatmap.frame import TOP, unpack
 from pages.ui.translate import say
 from pages.ui.variants_picture import cell, frame
 from tests.pages import check, keys, link, plain, plots, said, shown, visit, widgets
@@ -25,6 +26,7 @@ VIEWS = (
     {"heads": "16", "kv_heads": "1", "method": "first"},
     {"show": "change", "method": "random", "dtype": "float32"},
     {"model": "gemma-2-2b", "seed": "4"},
+    {"show": "weights", "heads": "16"},
     {"cell": "5,7,2", "text": "<b>bold</b> $x$ 猫"},
     {"variant": "mla", "latent": "3", "rope": "0"},
     {"variant": "mla", "show": "change", "latent": "100", "heads": "16"},
@@ -45,14 +47,15 @@ def test_the_page_and_the_live_route_draw_the_same(settings, language):
     assert own["parts"]["maps"] == header["parts"]["maps"] and own["config"]["url"] == "/live/variants"
     for one, other in zip(drawn["maps"], codes["maps"], strict=True):
         assert (one == other).all()
-    assert len(codes["maps"]) == settled.view.heads
+    view = settled.view
+    assert len(codes["maps"]) == (3 * min(ABREAST, view.heads) if view.show == "compare" else view.heads)
     for text in (header["parts"]["maps"]["caption"], header["figures"]["wires"]["layout"]["meta"]["alt"]):
         assert text and "{" not in text
 
 
 def test_every_map_names_its_kv_head():
     for heads, kv_heads in ((8, 2), (16, 4)):
-        header, _ = unpack(frame({"heads": str(heads), "kv_heads": str(kv_heads)}))
+        header, _ = unpack(frame({"heads": str(heads), "kv_heads": str(kv_heads), "show": "weights"}))
         titles = [drawn["title"] for drawn in header["parts"]["maps"]["maps"]]
         found = [tuple(map(int, re.findall(r"\d+", title))) for title in titles]
         assert found == [(head, head // (heads // kv_heads)) for head in range(heads)]
@@ -77,13 +80,96 @@ def test_a_cell_says_the_exact_value(show, variant):
         )
         assert float(str(answer["value"])) == pytest.approx(float(wanted[head, row, col]), abs=1e-7)
         assert answer["state"] == 0
-    assert cell({"map": "0", "row": "0", "col": "1"})["state"] == 1
+    assert cell({"map": "1.0", "row": "0", "col": "1"})["state"] == 1
 
 
-@pytest.mark.parametrize("place", [{"map": "8"}, {"row": "12"}, {"col": "x"}, {"col": "-1"}, {"row": ""}])
+@pytest.mark.parametrize(
+    "place", [{"map": "8"}, {"map": "3.0"}, {"map": "0.4"}, {"row": "12"}, {"col": "x"}, {"col": "-1"}, {"row": ""}]
+)
 def test_a_cell_outside_is_refused(place):
     with pytest.raises(Refusal, match=next(iter(place))):
-        cell({"map": "0", "row": "0", "col": "0", **place})
+        cell({"map": "0.0", "row": "0", "col": "0", **place})
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(("kv_heads", "method"), [(2, "mean"), (4, "first"), (8, "mean"), (1, "random")])
+def test_mha_the_slider_s_layer_and_mqa_stand_side_by_side_from_the_same_weights(kv_heads, method, language):
+    given = {"kv_heads": str(kv_heads), "method": method, "first": "3", "lang": language}
+    header, codes = unpack(frame(given))
+    grid, found = header["parts"]["maps"], {}
+    for drawn, values in zip(grid["maps"], codes["maps"], strict=True):
+        layer, head = map(int, drawn["key"].split("."))
+        found[layer, head] = (np.tril(values) / TOP, tuple(map(int, re.findall(r"\d+", drawn["title"]))))
+    assert list(found) == [(layer, head) for layer in range(3) for head in (3, 4, 5, 6)]
+    names = {8: "MHA 8/8", 1: "MQA 8/1"}
+    for layer, count in enumerate((8, kv_heads, 1)):
+        alone = narrowed(settle({"kv_heads": str(count), "method": method, "show": "weights"}).view)
+        for head in (3, 4, 5, 6):
+            values, title = found[layer, head]
+            np.testing.assert_allclose(values, alone.weights[head], atol=1e-4)
+            assert title == (head, head // (8 // count))
+        name, note = grid["lines"][layer]
+        assert name == names.get(count, f"GQA 8/{count}")
+        assert layer == 0 or percent(alone.error) in note
+    # At an end of its slider the middle line says which one it repeats.
+    said = {8: "variants.compare.above", 1: "variants.compare.below"}.get(kv_heads, "variants.compare.error")
+    assert grid["lines"][1][1].split("%")[-1] == say(language, said, error="%").split("%")[-1]
+    assert all(name in grid["alt"] for name, _ in grid["lines"]) and "{" not in grid["alt"]
+
+
+@pytest.mark.parametrize(
+    ("given", "first"),
+    [({}, 0), ({"first": "4"}, 4), ({"first": "127"}, 4), ({"cell": "5,7,2"}, 4), ({"cell": "5,7,2", "first": "0"}, 0),
+     ({"heads": "6", "cell": "5,7,2"}, 2), ({"heads": "3", "first": "9"}, 0), ({"heads": "1"}, 0)],
+    ids=str,
+)  # fmt: skip
+def test_the_selected_head_is_among_those_side_by_side_and_the_last_ones_end_with_the_last(given, first):
+    settled = settle(given)
+    assert settled.view.first == first and not settled.notes and not settled.problems
+    header, _ = unpack(frame(given))
+    heads = settled.view.heads
+    layers = 3 if heads > 1 else 1
+    wanted = [f"{layer}.{head}" for layer in range(layers) for head in range(first, min(first + 4, heads))]
+    assert [drawn["key"] for drawn in header["parts"]["maps"]["maps"]] == wanted
+
+
+def test_a_cell_side_by_side_is_the_layer_s_own():
+    for layer, count in enumerate((8, 4, 1)):
+        alone = narrowed(settle({"kv_heads": str(count)}).view)
+        answer = cell({"kv_heads": "4", "map": f"{layer}.2", "row": "7", "col": "3"})
+        assert float(str(answer["value"])) == pytest.approx(float(alone.weights[2, 7, 3]), abs=1e-7)
+
+
+def test_a_cell_is_selected_on_the_layer_that_was_clicked():
+    for given, wanted in (
+        ({"cell": "5,7,2,0"}, "0.5"),
+        ({"cell": "5,7,2"}, "1.5"),
+        ({"cell": "0,0,0,2", "heads": "1"}, "0.0"),
+        ({"cell": "5,7,2,0", "show": "weights"}, "5"),
+    ):
+        own, _ = shown(visit(page="variants", **given), "variants.maps")
+        assert own["config"]["selected"]["map"] == wanted
+    assert settle({"cell": "5,7,2,3"}).notes and settle({"cell": "5,7"}).notes
+
+
+def test_other_heads_are_one_choice_away():
+    app = visit(page="variants")
+    assert app.selectbox(key="variants.first").options == ["heads 0–3", "heads 4–7"]
+    app.selectbox(key="variants.first").set_value(4)
+    check(app.run())
+    assert link(app) == {"first": "4"}
+    own, _ = shown(app, "variants.maps")
+    assert {drawn["key"].split(".")[1] for drawn in own["parts"]["maps"]["maps"]} == {"4", "5", "6", "7"}
+    assert "variants.first" not in widgets(visit(page="variants", heads="4"))
+    assert "variants.first" not in widgets(visit(page="variants", show="change"))
+
+
+@pytest.mark.parametrize("variant", ["mla", "additive"])
+def test_kv_heads_are_no_matter_where_no_head_shares(variant):
+    settled = settle({"variant": variant, "kv_heads": "3"})
+    assert not settled.notes and not settled.problems and settled.view.kv_heads == 2
+    assert not visit(page="variants", variant=variant, kv_heads="3").warning
+    assert settle({"kv_heads": "3"}).notes
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -191,7 +277,7 @@ def test_what_is_too_much_is_refused_and_the_page_stays(monkeypatch):
 
 
 def test_the_largest_layer_stays_a_small_answer():
-    answer = frame({"heads": "64", "kv_heads": "64", "d_k": "256", "text": "a b c d " * 9})
+    answer = frame({"heads": "64", "kv_heads": "64", "d_k": "256", "text": "a b c d " * 9, "show": "weights"})
     header, codes = unpack(answer)
     assert len(codes["maps"]) == 64 and codes["maps"][0].shape == (24, 24) and len(answer) < 400_000
     assert np.isfinite([drawn["high"] for drawn in header["parts"]["maps"]["maps"]]).all()

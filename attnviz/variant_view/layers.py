@@ -53,6 +53,27 @@ class Narrowed(NamedTuple):
     error: float
 
 
+class Shared(NamedTuple):
+    """Hold what so many KV heads make of the view's MHA: every head's weights, and the output error as above."""
+
+    kv_heads: int
+    weights: np.ndarray
+    error: float
+
+
+def side_by_side(view: View) -> tuple[Shared, ...]:
+    """Give MHA, the layer with the view's KV heads, and MQA, all of the same weights; one head is one layer."""
+    counts = (view.heads, view.kv_heads, 1) if view.heads > 1 else (1,)
+    before, *_ = found = [shared(view, kv_heads) for kv_heads in counts]
+    return tuple(Shared(kv_heads, one.weights, error(one, before)) for kv_heads, one in zip(counts, found, strict=True))
+
+
+def shared(view: View, kv_heads: int) -> Attended:
+    """Attend with the view's MHA, its KV heads merged into so many."""
+    method = view.method if kv_heads < view.heads else "mean"
+    return grouped(view.heads, view.d_k, kv_heads, method, view.tokens, view.seed)
+
+
 def narrowed(view: View) -> Narrowed:
     """Give the maps of every head and the output error of the view's variant against what it is compared with."""
     before, after = _sides(view)
@@ -64,10 +85,8 @@ def _sides(view: View) -> tuple[Attended, Attended]:
     sizes, place = (view.heads, view.d_k), (view.tokens, view.seed)
     if view.variant == "mla":
         return latent(*sizes, LATENT, view.rope, *place), latent(*sizes, view.latent, view.rope, *place)
-    whole = grouped(*sizes, view.heads, "mean", *place)
-    if view.variant == "additive":
-        return whole, additive(*sizes, *place)
-    return whole, grouped(*sizes, view.kv_heads, view.method, *place)
+    whole = shared(view, view.heads)
+    return whole, additive(*sizes, *place) if view.variant == "additive" else shared(view, view.kv_heads)
 
 
 def error(after: Attended, before: Attended) -> float:

@@ -58,10 +58,7 @@ def table(view: View) -> tuple[Taken, ...]:
 def _grouped(view: View, kv_heads: int) -> Taken:
     key = variant_key(view.heads, kv_heads)
     sizes = VARIANTS[key].config(**_common(view), num_key_value_heads=kv_heads)
-    before, after = (
-        layers.grouped(view.heads, view.d_k, one, method, view.tokens, view.seed)
-        for one, method in ((view.heads, "mean"), (kv_heads, view.method if kv_heads < view.heads else "mean"))
-    )
+    before, after = (layers.shared(view, one) for one in (view.heads, kv_heads))
     return _taken(view, key, kv_heads, sizes, layers.error(after, before))
 
 

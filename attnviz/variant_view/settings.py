@@ -13,6 +13,10 @@ from attnviz.settings import D_K_STOPS, DEFAULT_TEXT, MOST_HEADS, MOST_LETTERS
 from attnviz.settings import KNOBS as ATTENTION_KNOBS
 from attnviz.text import Text, same
 
+# So many heads are large enough side by side, each of them three times.
+ABREAST = 4
+# Side by side stand MHA, the layer with the slider's KV heads, and MQA.
+LAYERS = 3
 # So many tokens can be told apart on every head's map, with all heads on one screen.
 MOST_SHOWN = 24
 MOST_D_K = 256
@@ -37,6 +41,7 @@ SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+_SHOWN = Text("Shown", "显示")
 _NO_MODEL = Text("– own sizes –", "– 自定义 –")
 
 
@@ -59,9 +64,12 @@ def _heads(name: str) -> Integer:
 
 
 def shows(variant: str) -> Choice:
-    """Give what the maps can show of a variant: its weights, or what it changes."""
+    """Give what the maps can show of a variant: its weights, what it changes, or three layers side by side."""
     options = {"weights": Text("Weights", "权重"), "change": _CHANGES[variant]}
-    return Choice("show", Text("Shown", "显示"), "weights", options=options)
+    if variant != "grouped":
+        return Choice("show", _SHOWN, "weights", options=options)
+    options |= {"weights": Text("Every head", "所有头")}
+    return Choice("show", _SHOWN, "compare", options={"compare": Text("Side by side", "并排比较"), **options})
 
 
 KNOBS: Mapping[str, Knob] = MappingProxyType(
@@ -162,7 +170,14 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
                 "256",
                 options={text: same(text) for text in ("64", "128", "256", "512", "1024")},
             ),
-            Lengths("cell", Text("Selected cell", "选中的格"), (0,), high=MOST_OF_MODELS, most=3),
+            Lengths("cell", Text("Selected cell", "选中的格"), (0,), high=MOST_OF_MODELS, most=4),
+            Integer(
+                "first",
+                Text("First head side by side", "并排的第一个头"),
+                0,
+                low=0,
+                high=MOST_OF_MODELS - 1,
+            ),
         )
     }
 )  # fmt: skip

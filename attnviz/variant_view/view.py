@@ -8,7 +8,7 @@ from attnviz import config, inputs
 from attnviz.presets import Preset
 from attnviz.reading import Reader, Settled
 from attnviz.text import Text
-from attnviz.variant_view.settings import KNOBS, MODELS, MOST_SHOWN, SIZES, shows, variant_of
+from attnviz.variant_view.settings import ABREAST, KNOBS, LAYERS, MODELS, MOST_SHOWN, SIZES, shows, variant_of
 
 _DIVIDE = Text(
     "kv_heads must divide heads: {heads} heads allow {options}, got {got}; using {used}.",
@@ -39,6 +39,7 @@ class View:
     wanted: str
     timed: str
     cell: tuple[int, ...]
+    first: int
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -89,15 +90,28 @@ def settle(given: Mapping[str, object]) -> Settled[View]:
             _read_kv_heads(reader, published)
         elif name == "show":
             reader.read(name, shows(cast("str", reader.values["variant"])))
-        elif name != "model":
+        elif name not in ("model", "first"):
             reader.read(name, knob, () if name == "cell" else published.get(name))
-    view = View(**{name: reader.values[name] for name in KNOBS})  # type: ignore[arg-type]
-    limits = (view.heads, len(view.tokens), len(view.tokens))
+    view = View(**{name: reader.values.get(name, 0) for name in KNOBS})  # type: ignore[arg-type]
+    # The last is the layer, of three side by side.
+    limits = (view.heads, len(view.tokens), len(view.tokens), LAYERS)
     inside = all(index < limit for index, limit in zip(view.cell, limits, strict=False))
-    if view.cell and (len(view.cell) < len(limits) or not inside):
+    if view.cell and (len(view.cell) < len(limits) - 1 or not inside):
         reader.follow("cell", (), _CELL)
         view = replace(view, cell=())
-    return reader.settled(view)
+    return reader.settled(replace(view, first=_read_first(reader, view)))
+
+
+def _read_first(reader: Reader, view: View) -> int:
+    """Read which heads stand side by side: those around the selected one, unless others are asked for.
+
+    They end with the last head there is, without a word: a slider of heads would say it at every step.
+    """
+    latest = max(0, view.heads - ABREAST)
+    usual = min(latest, view.cell[0] // ABREAST * ABREAST) if view.cell else 0
+    first = min(latest, cast("int", reader.read("first", KNOBS["first"], usual)))
+    reader.values["first"] = first
+    return first
 
 
 def _read_kv_heads(reader: Reader, published: Mapping[str, int | str]) -> None:
@@ -109,4 +123,8 @@ def _read_kv_heads(reader: Reader, published: Mapping[str, int | str]) -> None:
     options = config.divisors(heads)
     if kv_heads not in options:
         used = max((n for n in options if n <= kv_heads), default=1)
+        if reader.values["variant"] != "grouped":
+            # Of no meaning there: what it follows to is kept for the way back, and nobody needs to hear of it.
+            reader.values["kv_heads"] = used
+            return
         reader.follow("kv_heads", used, _DIVIDE, heads=heads, options=", ".join(map(str, options)))

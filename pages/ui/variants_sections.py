@@ -10,7 +10,7 @@ from attnviz.presets import PRESETS
 from attnviz.snippet import layer_snippet
 from attnviz.text import Text
 from attnviz.variant_view.run import Taken, of_view, table
-from attnviz.variant_view.settings import LATENT, MODELS, MOST_SHOWN, OWN, ROTARY, SIZES, variant_of
+from attnviz.variant_view.settings import ABREAST, LATENT, LAYERS, MODELS, MOST_SHOWN, OWN, ROTARY, SIZES, variant_of
 from attnviz.variant_view.view import View
 from attnviz.view_run import WIDTH
 from pages.ui import layout, translate, variants_picture
@@ -18,17 +18,18 @@ from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.heatmap import heatmap
 from pages.ui.plot import plot
-from pages.ui.variants_picture import MAPS, WIRES, named
+from pages.ui.variants_maps import key_of, maps, named
+from pages.ui.variants_picture import MAPS, WIRES
 
 # Of the maps: those of many heads need more room each for their titles.
 HEIGHTS = {8: 330, 32: 440, 64: 600, 128: 900}
+# Of three lines of maps side by side, each below its heading.
+COMPARED = 392
 # A number and its unit stay together; on a phone the table is moved sideways, for squeezed words would break anywhere.
 _STYLE = """<style>
 .st-key-variants-table td { white-space: nowrap; }
 @media (max-width: 640px) { .st-key-variants-table :is(th, td) { white-space: nowrap; } }
 </style>"""
-# What a selection of a cell names, in the order of the setting.
-_CELL = ("map", "query", "key")
 SOURCES = (
     ("Vaswani et al. 2017, Attention Is All You Need, §3.2.2 (MHA)", "https://arxiv.org/abs/1706.03762"),
     ("Shazeer 2019, Fast Transformer Decoding, §3 (MQA)", "https://arxiv.org/abs/1911.02150"),
@@ -98,28 +99,53 @@ def pictures(panel: Panel, group: Group) -> None:
             words=translate.table(panel.language, "plot"), group=group, part=WIRES,
         )  # fmt: skip
     with right:
-        panel.control("show", segmented=True, bare=True)
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            panel.control("show", segmented=True, bare=True)
+            _which_heads(panel, view)
         heatmap(
-            variants_picture.maps(view, panel.language), part=MAPS, group=group, key="variants.maps",
-            words=translate.table(panel.language, "heatmap"), height=_height(view.heads), selected=_selected(view),
+            maps(view, panel.language), part=MAPS, group=group, key="variants.maps",
+            words=translate.table(panel.language, "heatmap"), height=_height(view), selected=_selected(view),
             on_select=lambda chosen: _select(panel, chosen),
         )  # fmt: skip
     _model(panel, view)
 
 
-def _height(heads: int) -> int:
-    return next(height for most, height in HEIGHTS.items() if heads <= most)
+def _which_heads(panel: Panel, view: View) -> None:
+    """Offer which heads stand side by side, where not all of them do."""
+    if view.show != "compare" or view.heads <= ABREAST:
+        return
+    key, latest = "variants.first", view.heads - ABREAST
+    st.session_state[key] = view.first
+    st.selectbox(
+        panel.title("compare.heads"), sorted({*range(0, latest, ABREAST), latest, view.first}), key=key, width=130,
+        format_func=lambda first: panel.title("compare.of_heads", first=first, last=first + ABREAST - 1),
+        label_visibility="collapsed", on_change=lambda: panel.set("first", st.session_state[key]),
+    )  # fmt: skip
+
+
+def _height(view: View) -> int:
+    if view.show == "compare":
+        return COMPARED
+    return next(height for most, height in HEIGHTS.items() if view.heads <= most)
 
 
 def _selected(view: View) -> Mapping[str, object] | None:
-    """Give the selected cell as the maps mark it."""
-    return dict(zip(_CELL, (str(view.cell[0]), *view.cell[1:]), strict=True)) if view.cell else None
+    """Give the selected cell as the maps mark it; side by side it is the slider's layer's where none is named."""
+    if not view.cell:
+        return None
+    head, query, key, *layer = view.cell
+    # A single head has one layer only.
+    place = min([*layer, 1][0], LAYERS - 1 if view.heads > 1 else 0)
+    return {"map": key_of(head, place) if view.show == "compare" else str(head), "query": query, "key": key}
 
 
 def _select(panel: Panel, chosen: Mapping[str, object] | None) -> None:
     """Take a cell that was clicked."""
-    indices = [str((chosen or {}).get(name, "")) for name in _CELL]
-    panel.set("cell", tuple(map(int, indices)) if all(map(str.isdigit, indices)) else None)
+    *layer, head = str((chosen or {}).get("map", "")).split(".")
+    indices = [head, *(str((chosen or {}).get(name, "")) for name in ("query", "key")), *layer]
+    # More digits than any index has are nobody's click.
+    is_place = len(indices) <= 4 and all(text.isascii() and text.isdigit() and len(text) < 4 for text in indices)
+    panel.set("cell", tuple(map(int, indices)) if is_place else None)
 
 
 def _model(panel: Panel, view: View) -> None:

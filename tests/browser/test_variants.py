@@ -64,9 +64,11 @@ def test_both_pictures_follow_the_finger_and_the_address_on_release(visit: Open)
     page = visit()
     assert len(colours(page)) == 2
     page.evaluate(COUNT_RUNS)
+    stage = maps(page).locator("[data-part=stage]")
+    expect(stage).to_have_attribute("aria-label", re.compile(r"GQA 8/2: output error \d+\.\d%; MQA 8/1: output error \d"))
     drag(page, "KV heads", 1.0)
     expect(wires(page)).to_contain_text("MHA 8/8")
-    expect(maps(page)).to_contain_text("every head has its own keys and values")
+    expect(stage).to_have_attribute("aria-label", re.compile("MHA 8/8: output error 0%: the line above; MQA 8/1"))
     assert len(set(colours(page))) == 8
     assert page.evaluate("runsSeen") == 0  # still held
     page.mouse.up()
@@ -91,12 +93,13 @@ def test_a_model_by_one_click_sets_the_sliders(visit: Open) -> None:
 
 def test_a_cell_is_chosen_on_every_map_and_in_the_address(visit: Open) -> None:
     page = visit()
-    stage = maps(page).locator("[data-part=stage]")
-    bounds = resting_box(stage)
-    page.mouse.click(bounds["x"] + 27, bounds["y"] + 60)
-    page.wait_for_url(re.compile(r"cell=0%2C\d+%2C0|cell=0,\d+,0"))
+    bounds = resting_box(maps(page).locator("[data-part=stage]"))
+    # Of MQA, the last of the three lines: the map of head 1.
+    box = maps(page).evaluate("root => root.attnvizLayout.maps")[9]
+    page.mouse.click(bounds["x"] + box["x"] + 3, bounds["y"] + box["y"] + box["h"] - 3)
+    page.wait_for_url(re.compile(r"cell=1%2C11%2C0%2C2|cell=1,11,0,2"))
     wait_idle(page)
-    expect(maps(page).locator("[data-part=chosen]")).to_contain_text("head 0 · KV 0")
+    expect(maps(page).locator("[data-part=chosen]")).to_contain_text("MQA 8/1 · head 1 · KV 0")
     expect(maps(page).locator("[data-part=chosen] strong")).to_have_text(re.compile(r"0\.\d+"))
 
 
@@ -115,16 +118,30 @@ def test_groups_have_the_theme_s_colours(visit: Open, scheme: str) -> None:
     assert colours(page) == theme
 
 
+def lines_of_maps(page: Page) -> list[int]:
+    """Give how many maps stand on each line, where every line has its heading, whole and clear of the maps' titles."""
+    drawn = maps(page).evaluate("root => root.attnvizLayout")
+    headings = [label for label in drawn["labels"] if label["axis"] == "heading"]
+    tops = sorted({box["y"] for box in drawn["maps"]})
+    titles = sorted({label["y"] for label in drawn["labels"] if label["axis"] == "title"})
+    assert len(headings) == len(tops) == len(titles)
+    for heading, title, top in zip(headings, titles, tops, strict=True):
+        assert heading["y"] + heading["h"] <= title + 1 and title < top and "…" not in heading["text"]
+    return [sum(box["y"] == top for box in drawn["maps"]) for top in tops]
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_fits_a_phone_and_a_projector(visit: Open, language: str) -> None:
     page = visit(f"lang={language}", viewport=PHONE, touch=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+    assert lines_of_maps(page) == [4, 4, 4]
     lines = page.locator(".st-key-variants-table th").evaluate_all("cells => cells.map(cell => cell.offsetHeight)")
     assert lines and max(lines) < 60  # one line each
     page = visit(f"lang={language}")
     for picture in (wires(page), maps(page)):
         bounds = resting_box(picture)
         assert bounds["y"] + bounds["height"] <= DESKTOP[1]
+    assert lines_of_maps(page) == [4, 4, 4]
 
 
 def test_mla_is_one_click_and_its_latent_follows_the_finger(visit: Open) -> None:

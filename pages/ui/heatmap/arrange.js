@@ -4,6 +4,7 @@ const BAR = 14
 const MOST_CELL = 56 // of a side much shorter than the other
 const SAMPLES = 256
 const SPARSE = 5 // every how many labels an index says more than a token
+const HEADING = 1.5 // height of a line's heading, in ems
 
 function valueOf(map, code) {
   const share = code / TOP
@@ -139,10 +140,11 @@ function boxIn(map, width, height, [flat, tall]) {
   return { w: even(Math.floor(w), cols), h: even(Math.floor(h), rows) }
 }
 
-// The number of columns that draws the maps largest.
-function split(maps, room, title, bounds) {
+// The number of columns that draws the maps largest; lines that have headings are as long as they are.
+function split(maps, room, title, bounds, headings) {
   let best = null
-  for (let columns = 1; columns <= maps.length; columns++) {
+  const counts = Array.from({ length: maps.length }, (_, i) => i + 1)
+  for (const columns of headings ? [maps.length / headings] : counts) {
     const lines = Math.ceil(maps.length / columns)
     const w = (room.w - (columns - 1) * GAP) / columns
     const h = room.h / lines - title - GAP / 2
@@ -158,8 +160,8 @@ const hasBar = maps => !maps[0].kinds.length
 
 // Where everything stands.
 //   maps: those of the grid; width, height: of the picture; em: text size; strip: thumbnails, without axes and bar;
-//   view: the window on the first map, in tokens.
-function arrange({ maps, width, height, em, ruler, strip, view }) {
+//   view: the window on the first map, in tokens; headings: how many lines have one, 0 is none.
+function arrange({ maps, width, height, em, ruler, strip, view, headings = 0 }) {
   const bounds = Object.assign(strip ? [0.5, 1.6] : [0.4, 2.2], { equal: strip })
   const narrow = width < 480
   const barred = hasBar(maps)
@@ -168,7 +170,8 @@ function arrange({ maps, width, height, em, ruler, strip, view }) {
   const spans = { rows: [view.top, view.bottom], cols: [view.left, view.right] }
   const longest = Math.min(7 * em, width * (narrow ? 0.2 : 0.22))
   const attempt = (plans, lines = 1) => {
-    const title = Math.round(em * (0.5 + 1.1 * lines))
+    const heading = headings ? Math.round(em * HEADING) : 0
+    const title = Math.round(em * (0.5 + 1.1 * lines)) + heading
     const labels = plans !== null
     const side = labels ? Math.ceil(Math.min(longest, plans.rows.widest)) + 8 : 4
     const foot = labels ? (plans.cols.turned ? Math.ceil(Math.min(longest, plans.cols.widest)) : em) + 8 : 4
@@ -178,7 +181,7 @@ function arrange({ maps, width, height, em, ruler, strip, view }) {
     const bottom = strip ? 1 : axis + foot
     const bar = strip || !narrow || !barred ? 0 : BAR + Math.round(em * 2)
     const room = { w: width - left - right, h: height - bottom - bar }
-    const plan = split(maps, room, title, bounds)
+    const plan = split(maps, room, title, bounds, headings)
     const boxes = []
     let y = 0
     let used = 0

@@ -128,7 +128,7 @@ class Choosing extends Pointing {
       const places = [one(map.row_axis, row), one(map.col_axis, col)].map(part => this.located(part))
       const strong = element("strong", value)
       strong.dataset.exact = String(exact)
-      line.replaceChildren(element("div", map.title), ...places, strong)
+      line.replaceChildren(element("div", map.name), ...places, strong)
     }
     const known = this.exact.get(this.question(map, row, col))
     if (known !== undefined) return say(known, true)

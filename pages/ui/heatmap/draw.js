@@ -28,7 +28,7 @@ class Drawing {
     this.frames = 0
     this.hover = null
     this.redraw = () => {
-      this.ruler = null
+      this.ruler = this.headings = null
       this.draw()
     }
   }
@@ -68,8 +68,9 @@ class Drawing {
     if (this.ratio !== ratio) this.patterns = null
     Object.assign(this, { ratio, em, width, labels: [] })
     const { maps, ruler, strip } = this
+    const headings = this.grid.lines.length
     this.layout = maps.length
-      ? arrange({ maps, width, height: this.config.height, em, ruler, strip, view: this.window(maps[0]) })
+      ? arrange({ maps, width, height: this.config.height, em, ruler, strip, view: this.window(maps[0]), headings })
       : { boxes: [], height: 0, frame: { right: width, top: 0 } }
     const { boxes, height } = this.layout
     this.size(this.parts.base, width, height, ratio)
@@ -82,6 +83,7 @@ class Drawing {
     const titles = this.maps.map(map => map.title)
     this.titles = fits ? titles : shortTitles(titles)
     this.maps.forEach((map, i) => this.drawMap(map, boxes[i], i))
+    this.drawHeadings()
     if (!this.strip && this.maps.length) {
       this.drawAxisTitles()
       if (hasBar(this.maps)) this.drawBar()
@@ -180,10 +182,11 @@ class Drawing {
     }
   }
 
-  text(words, x, y, { align = "left", baseline = "alphabetic", most = Infinity, bold, colour, turn = 0, note } = {}) {
+  text(words, x, y, look = {}) {
+    const { align = "left", baseline = "alphabetic", most = Infinity, bold, colour, turn = 0, font, note } = look
     const { base } = this
     const fitted = most === Infinity ? words : this.ruler.fit(words, most)
-    base.font = `${bold ? "600 " : ""}${this.ruler.font}`
+    base.font = font ?? `${bold ? "600 " : ""}${this.ruler.font}`
     base.fillStyle = css(colour ?? this.theme.text)
     base.textAlign = align
     base.textBaseline = baseline
@@ -220,6 +223,23 @@ class Drawing {
     const range = `${short(map.low, 2)} – ${short(map.high, 2)}`
     const room = box.w - ruler.width(this.titles[i]) - this.em
     if (ruler.width(range) <= room) this.text(range, box.x + box.w, y, { align: "right", colour: theme.muted })
+  }
+
+  // Above each line of maps its name, larger than what stands at the maps, and its note.
+  drawHeadings() {
+    const { em, base, width } = this
+    const { left, title } = this.layout.frame
+    const font = `${1.25 * em}px ${this.theme.font}`
+    if (this.headings?.font !== font) this.headings = new Ruler(base, font)
+    this.grid.lines.forEach(([name, note], line) => {
+      const y = this.layout.boxes.find(box => box.line === line).y - title + 1.15 * em
+      this.text(name, left, y, { font: `600 ${font}` })
+      const x = left + base.measureText(name).width + 0.7 * em
+      const text = this.headings.fit(note, width - x)
+      this.text(text, x, y, { font })
+      const w = x - left + this.headings.width(text)
+      this.labels.push({ axis: "heading", index: line, text: `${name} ${text}`, x: left, y: y - em, w, h: 1.25 * em })
+    })
   }
 
   get ownRanges() {

@@ -80,11 +80,19 @@ class Map:
 
 @dataclass(frozen=True)
 class Grid:
-    """Hold maps that are drawn together, the line under them and their description for those who do not see them."""
+    """Hold maps that are drawn together, the line under them and their description for those who do not see them.
+
+    Args:
+        maps: The maps, in reading order.
+        caption: The line under them.
+        alt: What they show, in words and numbers.
+        lines: Name and note of every line of maps, where each has a heading; all lines are equally long then.
+    """
 
     maps: tuple[Map, ...]
     caption: str = ""
     alt: str = ""
+    lines: tuple[tuple[str, str], ...] = ()
 
 
 def check(drawn: Map) -> None:
@@ -224,6 +232,8 @@ def pack(
     names = _Names()
     described: dict[str, object] = {}
     for name, grid in parts.items():
+        if grid.lines and (not grid.maps or len(grid.maps) % len(grid.lines)):
+            raise ValueError(f"maps of {name!r} must fill {len(grid.lines)} lines evenly, got {len(grid.maps)}")
         maps = []
         for drawn in grid.maps:
             check(drawn)
@@ -239,7 +249,7 @@ def pack(
             )  # fmt: skip
             payload.append(codes.tobytes())
             offset += codes.nbytes
-        described[name] = {"maps": maps, "caption": grid.caption, "alt": grid.alt}
+        described[name] = {"maps": maps, "caption": grid.caption, "alt": grid.alt, "lines": grid.lines}
     header: dict[str, object] = {"figure": figure, "params": dict(params), "parts": described, "tokens": names.lists}
     if config is not None:
         header["config"] = config

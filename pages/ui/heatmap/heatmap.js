@@ -77,9 +77,13 @@ class Heatmap extends Choosing {
   read(frame, grid) {
     const { tokens } = frame.header
     const named = axis => ({ ...axis, tokens: axis.tokens === null ? null : tokens[axis.tokens] })
+    const across = grid.maps.length / grid.lines.length
+    const titled = (map, i) => (grid.lines.length ? `${grid.lines[Math.floor(i / across)][0]} · ${map.title}` : map.title)
     try {
-      return grid.maps.map(map => ({
+      return grid.maps.map((map, i) => ({
         ...map,
+        // What it is called where it is spoken of by itself.
+        name: titled(map, i),
         row_axis: named(map.row_axis),
         col_axis: named(map.col_axis),
         codes: frame.payload(map.offset, map.rows * map.cols),

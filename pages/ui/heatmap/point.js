@@ -151,7 +151,7 @@ class Pointing extends Marking {
     const { tip, stage } = this.parts
     const strong = element("strong", value)
     strong.dataset.exact = String(exact)
-    const lines = [element("div", cell.map.title, "note"), this.located(cell.row), this.located(cell.col), strong]
+    const lines = [element("div", cell.map.name, "note"), this.located(cell.row), this.located(cell.col), strong]
     if (pooled(cell.shown) && cell.code <= TOP) lines.push(element("div", this.reduced(cell), "note"))
     lines.push(element("div", this.words.from_zero, "note"))
     tip.replaceChildren(...lines)
