@@ -65,7 +65,9 @@ def test_both_pictures_follow_the_finger_and_the_address_on_release(visit: Open)
     assert len(colours(page)) == 2
     page.evaluate(COUNT_RUNS)
     stage = maps(page).locator("[data-part=stage]")
-    expect(stage).to_have_attribute("aria-label", re.compile(r"GQA 8/2: output error \d+\.\d%; MQA 8/1: output error \d"))
+    expect(stage).to_have_attribute(
+        "aria-label", re.compile(r"GQA 8/2: output error \d+\.\d%; MQA 8/1: output error \d")
+    )
     drag(page, "KV heads", 1.0)
     expect(wires(page)).to_contain_text("MHA 8/8")
     expect(stage).to_have_attribute("aria-label", re.compile("MHA 8/8: output error 0%: the line above; MQA 8/1"))
