@@ -197,3 +197,15 @@ def test_what_is_read_is_each_block_of_queries_once_and_its_keys_and_values(dtyp
             read += 0 if step.rows in seen else q[:, :, slice(*step.rows)].nbytes
             seen.add(step.rows)
         assert sum(step.read for step in trace(q, k, v, tile=(16, 8), **options)) == read > 0
+
+
+@pytest.mark.parametrize("mask", ("sliding_window", "dilated", "attention_sinks", "local_window"))
+def test_queries_behind_the_last_key_of_a_window_see_nothing_and_break_nothing(mask):
+    q, k = draw(1, 600), draw(1, 33)
+    allowed = MASKS[mask].build()
+    found = attend(q, k, k, allowed=allowed)
+    exact = BACKENDS["eager"].attend(q, k, k, allowed=dense(allowed, 600, 33))
+    torch.testing.assert_close(found.output, exact.output)
+    assert (found.logsumexp.isneginf() == exact.logsumexp.isneginf()).all()
+    for tile in ((16, 4096), (16, 20), (1, 1)):
+        assert all(cols[0] < cols[1] for _, cols, _ in tiles(q, k, k, allowed=allowed, tile=tile))

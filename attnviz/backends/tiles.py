@@ -44,6 +44,8 @@ def tiles(call: Call, rows: Span, tile_cols: int, skip: bool) -> Iterator[Tile]:
     column = size * kv_heads * (width + value_width)
     # Tiles outside the band do not come here: the walk stays within the keys that a block of queries can see.
     first, stop = call.visible(rows) if skip else (0, kv_len)
+    if first == stop:
+        return
     for grid in range(first // tile_cols * tile_cols, stop, tile_cols):
         cols = (max(grid, first), min(grid + tile_cols, stop))
         terms = _terms(call, rows, cols, skip)
