@@ -191,11 +191,31 @@ def test_a_region_of_the_weights_comes_sharper_and_a_cell_exactly():
     assert float(str(cell({**ask, "row": "1001", "col": "12"})["value"])) == pytest.approx(float(found), rel=1e-5)
     assert cell({**ask, "row": "3", "col": "12"}) == {"value": "", "state": 1, "row": 3, "col": 12}
     entry = weights.fused(view).output[0, 0, 5, 7]
-    value = cell({**ask, "map": "output", "row": "5", "col": "7"})["value"]
+    value = cell({**ask, "part": "fused", "map": "fused", "row": "5", "col": "7"})["value"]
     assert float(str(value)) == pytest.approx(float(entry), rel=1e-5)
+    header, codes = unpack(frame({**ask, "part": "fused", "map": "fused", "rows": "5-9", "cols": "60-64"}))
+    drawn = header["parts"]["fused"]["maps"][0]
+    part = drawn["low"] + codes["fused"][0] / TOP * (drawn["high"] - drawn["low"])
+    np.testing.assert_allclose(part, weights.fused(view).output[0, 0, 5:9, 60:64], atol=drawn["high"] / TOP)
     for bad in ({"rows": "0-1025"}, {"rows": "5-5"}, {"cols": "x"}, {"rows": "0-9", "part": "tiles"}):
         with pytest.raises(Refusal, match="must be"):
             frame(ask | bad)
     for bad in ({"row": "1024", "col": "0"}, {"map": "x", "row": "0", "col": "0"}):
         with pytest.raises(Refusal, match="must be"):
             cell(ask | bad)
+
+
+@pytest.mark.parametrize("settings", ({}, {"length": "1024", "d_k": "300"}), ids=str)
+def test_weights_and_output_each_have_a_colour_scale_of_their_own(settings):
+    app, view = opened(**settings), settle(settings).view
+    # The bar beside a picture is its first map's: a map with another range or other colours stands in another picture.
+    for key, words in (("weights", ("Query", "Key")), ("fused", ("Query", "Entry"))):
+        header, _ = shown(app, f"flash.{key}")
+        assert list(header["parts"]) == [key]
+        (drawn,) = header["parts"][key]["maps"]
+        assert (drawn["row_axis"]["label"], drawn["col_axis"]["label"]) == words
+    # Cells that stand for many keep the one farthest from 0: pictures of a part have the same range.
+    largest = float(weights.fused(view).output.abs().max())
+    assert (drawn["palette"], drawn["low"], drawn["high"]) == ("diverging", -largest, largest)
+    codes = shown(app, "flash.fused")[1]["fused"][0]
+    assert codes.min() == 0 or codes.max() == TOP

@@ -1,10 +1,12 @@
 """Figures of the flash page's walk, as the plain data and layout of Plotly figures: they follow sliders."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from attnviz import units
 from attnviz.figures.outline import comb, strokes
 
 Figure = dict[str, Any]
@@ -17,6 +19,8 @@ _UPPER, _LOWER = [0.57, 0.93], [0.1, 0.42]
 _BARS = 128
 # Below float32's own grain a distance is as good as none.
 LEAST = 1e-9
+# An axis spans at least this share of the numbers on it: below, its ticks would differ in their last digits alone.
+_NARROWEST = 0.2
 
 
 def statistics(
@@ -47,7 +51,7 @@ def statistics(
             data.append(_level(target, last, exact, axis, "x" if index == 0 else "x2"))
         layout["annotations"].append(_title(title, index))
         finite = [*values[np.isfinite(values)], *([target] if np.isfinite(target) else [])]
-        layout["yaxis" if index == 0 else "yaxis2"] |= {"range": _range(finite)}
+        layout["yaxis" if index == 0 else "yaxis2"] |= _scale(*_range(finite))
     return {"data": data, "layout": layout}
 
 
@@ -93,23 +97,24 @@ def output(
     ]
     layout = _layout(x_title, last)
     layout["annotations"] = [_title(title, index) for index, title in enumerate(titles)]
-    layout["xaxis"] = {"anchor": "y", "range": [-0.7, len(now) - 0.3], "showgrid": False, "nticks": 5}
+    layout["xaxis"] = {"anchor": "y", "showgrid": False, **_scale(-0.7, len(now) - 0.3, whole=True)}
     reach = 1.1 * float(max(np.abs(now).max(initial=0), np.abs(exact).max(initial=0))) or 1.0
-    layout["yaxis"] |= {"range": [-reach, reach], "nticks": 5}
+    layout["yaxis"] |= _scale(-reach, reach)
     layout["yaxis2"] |= {
-        "type": "log", "range": [np.log10(LEAST) - 0.4, 1.0],
-        "tickvals": [1, 1e-4, 1e-8], "ticktext": ["1", "1e-4", "1e-8"],
+        "type": "log", "range": [math.log10(LEAST) - 0.4, max(1.0, math.log10(distance.max(initial=1.0)) + 0.4)],
+        "tickvals": [1, 1e-4, 1e-8], "ticktext": ["1", "1e−4", "1e−8"],
     }  # fmt: skip
     return {"data": data, "layout": layout}
 
 
 def _layout(x_title: str, last: int) -> Figure:
+    keys = _scale(0.0, last * 1.03, whole=True)
     return {
         "showlegend": False, "height": HEIGHT, "margin": {"l": 46, "r": 10, "t": 0, "b": 0}, "annotations": [],
-        "xaxis": {"range": [0, last * 1.03], "anchor": "y", "nticks": 6},
-        "xaxis2": {"range": [0, last * 1.03], "anchor": "y2", "title": {"text": x_title, "standoff": 4}, "nticks": 6},
-        "yaxis": {"domain": _UPPER, "nticks": 5, "zeroline": False},
-        "yaxis2": {"domain": _LOWER, "nticks": 5, "zeroline": False, "anchor": "x2"},
+        "xaxis": {**keys, "anchor": "y"},
+        "xaxis2": {**keys, "anchor": "y2", "title": {"text": x_title, "standoff": 4}},
+        "yaxis": {"domain": _UPPER, "zeroline": False},
+        "yaxis2": {"domain": _LOWER, "zeroline": False, "anchor": "x2"},
     }  # fmt: skip
 
 
@@ -140,8 +145,19 @@ def _level(value: float, last: int, name: str, y_axis: str, x_axis: str) -> Figu
     }  # fmt: skip
 
 
-def _range(values: Sequence[float]) -> list[float]:
-    """Give a range in which no line lies on the edge."""
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    """Give a range in which no line lies on the edge, and that is no narrower than its ticks can tell."""
     low, high = (float(min(values)), float(max(values))) if values else (0.0, 1.0)
-    room = 0.12 * (high - low) or 0.5
-    return [low - room, high + room]
+    room = max(0.12 * (high - low), _NARROWEST * max(abs(low), abs(high)) / 2) or 0.5
+    return low - room, high + room
+
+
+def _scale(low: float, high: float, *, whole: bool = False) -> Figure:
+    """Give an axis from ``low`` to ``high`` with two to six round ticks, each as short as it can be told apart."""
+    size = 10.0 ** math.floor(math.log10((high - low) / 6))
+    step = next(part * size for part in (1, 2, 5, 10, 20) if (high - low) / (part * size) < 6)
+    step = max(1.0, step) if whole else step
+    places = [step * at for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    # As many digits as the largest of them has down to the size of a step; places of a step have no others.
+    digits = 1 + max(0, round(math.log10(max(map(abs, places)) or 1.0) - math.log10(step) + 0.5))
+    return {"range": [low, high], "tickvals": places, "ticktext": [units.number(place, digits) for place in places]}

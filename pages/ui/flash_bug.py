@@ -51,7 +51,7 @@ def section(panel: Panel, group: Group) -> None:
         with right:
             heatmap(
                 outputs(found, panel.language), part=OUTPUTS, group=group, key="flash.outputs", height=HEIGHT,
-                words=table(panel.language, "heatmap") | {"own_range": panel.title("weights.own_range")},
+                words=table(panel.language, "heatmap"),
             )  # fmt: skip
             st.markdown(_result(panel, found))
         numbers = [str(line) for line in range(1, len(bugs.code(bug.run)) + 1)]

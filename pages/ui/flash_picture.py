@@ -11,7 +11,7 @@ from attnviz.flash_view.settle import settle
 from attnviz.flash_view.view import View
 from attnviz.flash_view.walk import Now, Row, Walk, now, row, span, walk
 from pages.ui import asked, flash_weights
-from pages.ui.flash_weights import WEIGHTS
+from pages.ui.flash_weights import FUSED, WEIGHTS, fused_map, weight_map
 from pages.ui.heatmap.frame import MASKED_STATE, Axis, Grid, Map, pack
 from pages.ui.plot.spec import Drawn, specs, with_figures
 from pages.ui.translate import say
@@ -109,10 +109,11 @@ def frame(params: Mapping[str, str]) -> bytes:
 
 def _region(params: Mapping[str, str]) -> bytes:
     view, language, given = asked.read(params, settle, asked.OF_REGION, guard.check)
-    asked.one_of(params, "part", (WEIGHTS,))
-    asked.one_of(params, "map", (WEIGHTS,), WEIGHTS)
-    rows, cols = asked.span(params, "rows", view.length), asked.span(params, "cols", view.key_length)
-    return pack(FIGURE, given, {WEIGHTS: Grid((flash_weights.weight_map(view, rows, cols, language),))})
+    part = asked.one_of(params, "part", (WEIGHTS, FUSED))
+    asked.one_of(params, "map", (part,), part)
+    make, width = (weight_map, view.key_length) if part == WEIGHTS else (fused_map, view.d_k)
+    spans = asked.span(params, "rows", view.length), asked.span(params, "cols", width)
+    return pack(FIGURE, given, {part: Grid((make(view, *spans, language=language),))})
 
 
 def cell(params: Mapping[str, str]) -> dict[str, object]:
@@ -122,8 +123,8 @@ def cell(params: Mapping[str, str]) -> dict[str, object]:
         Refusal: For settings that cannot be read and cells outside the map.
     """
     view, language, _ = asked.read(params, settle, asked.OF_CELL, guard.check)
-    if params.get("part") == WEIGHTS:
-        name = asked.one_of(params, "map", (WEIGHTS, flash_weights.FUSED))
+    if (name := params.get("part")) in (WEIGHTS, FUSED):
+        asked.one_of(params, "map", (name,), name)
         width = view.key_length if name == WEIGHTS else view.d_k
         return flash_weights.cell(view, name, *asked.place(params, (view.length, width)))
     place = asked.place(params, view.grid)

@@ -5,12 +5,13 @@ from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
-import torch
 
 from attnviz import units
 from attnviz.flash_view import weights as recomputed
 from attnviz.flash_view.view import View
+from attnviz.flash_view.weights import Span
 from attnviz.maps.pooling import factors, pool_cells
+from attnviz.pictures import extreme
 from pages.ui import layout
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
@@ -18,7 +19,7 @@ from pages.ui.heatmap import heatmap
 from pages.ui.heatmap.frame import Axis, Grid, Map
 from pages.ui.translate import say, table
 
-WEIGHTS, FUSED = "weights", "output"
+WEIGHTS, FUSED = "weights", "fused"
 # Drawn cells along a side; a part that is zoomed into comes sharper.
 SIDE = 256
 HEIGHT = 340
@@ -35,10 +36,11 @@ def section(panel: Panel, group: Group) -> None:
     found = recomputed.proof(view)
     with opened:
         st.markdown(panel.title("weights.lead"))
-        heatmap(
-            grid(view, panel.language), part=WEIGHTS, group=group, key="flash.maps", height=HEIGHT,
-            words=table(panel.language, "heatmap") | {"own_range": panel.title("weights.own_range")},
-        )  # fmt: skip
+        # Two ranges: a colour bar is for the maps of one picture, so that each has its own.
+        for column, (part, drawn) in zip(st.columns(2, gap="medium"), grids(view, panel.language).items(), strict=True):
+            with column:
+                words = table(panel.language, "heatmap")
+                heatmap(drawn, part=part, group=group, key=f"flash.{part}", height=HEIGHT, words=words)
         for column, name in zip(st.columns(3), ("sums", "output", "eager"), strict=True):
             column.metric(
                 panel.title(f"weights.{name}"),
@@ -49,31 +51,39 @@ def section(panel: Panel, group: Group) -> None:
             st.caption(panel.title("weights.empty", empty=units.count(found.empty)))
 
 
-def grid(view: View, language: str) -> Grid:
+def grids(view: View, language: str) -> dict[str, Grid]:
     """Give all weights, and the fused output of the same call."""
-    rows, cols = (0, view.length), (0, view.key_length)
+    drawn, returned = (make(view, (0, view.length), language=language) for make in (weight_map, fused_map))
+    fields = {"rows": view.length, "cols": view.key_length, "width": view.d_k}
+    fields |= {"highest": units.number(float(drawn.values.max()), 3), "most": units.number(returned.high or 0.0, 3)}
+    return {
+        name: Grid((one,), *(say(language, f"flash.weights.{name}_{word}", **fields) for word in ("caption", "alt")))
+        for name, one in ((WEIGHTS, drawn), (FUSED, returned))
+    }
+
+
+def fused_map(view: View, rows: Span, cols: Span | None = None, *, language: str) -> Map:
+    """Give a part of the fused output; colours reach as far to both sides as the whole output's largest entry does."""
     output = recomputed.fused(view).output[0, 0]
-    pool = factors(view.length, view.d_k, SIDE)
-    high = float(output.abs().max()) or 1.0
-    shown = Map(
-        FUSED, say(language, "flash.weights.fused"), pool_cells(output[None], pool, torch.mean)[0].numpy(),
-        _axis(language, "query", rows, "row"), Axis("feature", say(language, "flash.weights.entry"), view.d_k),
-        pool=pool, reduce="mean", palette="diverging", low=-high, high=high,
-    )  # fmt: skip
-    maps = (weight_map(view, rows, cols, language), shown)
-    highest = units.number(float(maps[0].values.max()), 3)
-    alt = say(language, "flash.weights.alt", rows=view.length, cols=view.key_length, highest=highest)
-    return Grid(maps, say(language, "flash.weights.caption"), alt)
+    cols = cols or (0, view.d_k)
+    pool = factors(rows[1] - rows[0], cols[1] - cols[0], SIDE)
+    values = pool_cells(output[None, slice(*rows), slice(*cols)], pool, extreme)[0].numpy()
+    most = float(output.abs().max()) or 1.0
+    axes = _axis(language, "query", rows, "row"), _axis(language, "feature", cols, "entry")
+    return Map(
+        FUSED, say(language, "flash.weights.fused"), values, *axes, pool=pool, palette="diverging", low=-most, high=most
+    )
 
 
-def weight_map(view: View, rows: tuple[int, int], cols: tuple[int, int], language: str) -> Map:
+def weight_map(view: View, rows: Span, cols: Span | None = None, *, language: str) -> Map:
     """Give the weights of a region."""
+    cols = cols or (0, view.key_length)
     found = recomputed.region(view, rows, cols, SIDE)
     axes = _axis(language, "query", rows, "row"), _axis(language, "key", cols, "col")
     return Map(WEIGHTS, say(language, "flash.weights.map"), found.values, *axes, found.state, found.pool, **_RANGE)
 
 
-def _axis(language: str, dim: str, side: tuple[int, int], word: str) -> Axis:
+def _axis(language: str, dim: str, side: Span, word: str) -> Axis:
     return Axis(dim, say(language, f"flash.weights.{word}"), side[1] - side[0], side[0])
 
 
