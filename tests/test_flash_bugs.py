@@ -1,6 +1,7 @@
 """The riddle of the flash page, its code to take home, and the claims: each held to what is really computed."""
 
 import inspect
+import itertools
 import math
 import re
 import runpy
@@ -18,9 +19,9 @@ from attnviz.flash_view.snippet import flash_snippet
 from attnviz.flash_view.traffic import against_memory
 from attnviz.flash_view.walk import now, row, walk
 from attnviz.flash_view.weights import fused
-from attnviz.masks import MASKS, dense
+from attnviz.masks import ALIGNMENTS, MASKS, dense
 from attnviz.text import LANGUAGES
-from pages.ui.flash_bug import code_html
+from pages.ui.flash_bug import code_html, reason
 from pages.ui.flash_costs import pays
 from pages.ui.flash_words import CLAIMS, measured
 from pages.ui.translate import say
@@ -71,16 +72,41 @@ def test_the_faulty_lines_are_where_nan_first_appears(bug):
     assert bug.why.en != bug.why.zh
 
 
-@pytest.mark.parametrize("settings", CASES, ids=str)
-@pytest.mark.parametrize("bug", BUGS.values(), ids=lambda bug: bug.key)
-def test_a_line_is_right_where_its_own_result_is_nan(bug, settings):
-    view = settle({**settings, "bug": bug.key}).view
-    found, made, own = bugs.run(view, bug.key), set(), inspect.unwrap(bug.run).__code__
+SIZES = ({"length": "48"}, {"length": "33", "key_length": "20"}, {"length": "20", "key_length": "33"}, {"length": "1"})
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_a_line_is_right_where_its_own_result_is_nan_and_the_reason_counts_the_rows(mask):
+    """Hold lines and reason to what the code makes, for every mask, alignment and shape."""
+    for sizes, align, bug in itertools.product(SIZES, ALIGNMENTS, BUGS.values()):
+        view = settle({"mask": mask, **sizes, "align": align, "tile_cols": "9", "side": "left"}).view
+        found, made = bugs.run(view, bug.key), watched(view, bug)
+        lines = {line.split(" =")[0].strip(): number for number, line in enumerate(bugs.code(bug.run), 1)}
+        assert set(found.lines) == ({lines[name] for name in made} or set(bug.lines()))
+        allowed = dense(view.build_mask(), view.length, view.key_length, align=align)[0, 0]
+        late = int((~allowed[:, :9].any(-1)).sum())
+        assert found.late == late and found.lost.any() == bool(made)
+        if mask == "causal":
+            # So the reason of version B: a causal mask wakes it only by rows that see no key at all.
+            assert late == int((~allowed.any(-1)).sum())
+        for language in LANGUAGES:
+            said_ = reason(bug, found, language)
+            assert said_.startswith(bug.why.say(language)) and "{" not in said_
+            if made:
+                counts = [int(number) for number in re.findall(r"\d+", said_.removeprefix(bug.why.say(language)))]
+                expected = {int(found.lost.sum()), len(found.lost), *([late] if late and bug.key == "own" else [])}
+                assert set(counts) == expected
+            else:
+                assert say(language, "flash.bug.here_asleep") in said_
+
+
+def watched(view, bug):
+    """Give what the lines that subtract have made with NaN in it, looked at before each line is run."""
+    made, own = set(), inspect.unwrap(bug.run).__code__
 
     def watch(frame, event, _):
         if frame.f_code is not own:
             return None
-        # What the lines that subtract have made so far, looked at before each line is run.
         made.update(name for name in ("parts", "here", "shrink") if _has_nan(frame.f_locals.get(name)))
         return watch
 
@@ -90,8 +116,18 @@ def test_a_line_is_right_where_its_own_result_is_nan(bug, settings):
         bugs.run(view, bug.key)
     finally:
         sys.settrace(None)
-    lines = {line.split(" =")[0].strip(): number for number, line in enumerate(bugs.code(bug.run), 1)}
-    assert set(found.lines) == ({lines[name] for name in made} or set(bug.lines()))
+    return made
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_mask_that_is_said_to_wake_the_fault_does(bug):
+    for sizes, align, tile in itertools.product(SIZES, ALIGNMENTS, ("9", "64")):
+        view = settle({"mask": "full", **sizes, "align": align, "tile_cols": tile}).view
+        woken = bugs.wakers(view, bug)
+        for mask in bugs.USUAL:
+            other = settle({"mask": mask, **sizes, "align": align, "tile_cols": tile}).view
+            assert bugs.run(other, bug).lost.any() == (mask in woken)
+    assert bugs.wakers(settle({}).view, bug) == (bugs.USUAL if bug == "own" else bugs.USUAL[1:])
 
 
 def _has_nan(made):
@@ -149,7 +185,12 @@ def test_the_outputs_beside_the_code_show_the_nan_and_say_how_many():
     assert lost == 112 and f"**{lost} of 128 rows are NaN.**" in said(app)
     wrong, right = shown(app, "flash.outputs")[0]["parts"]["outputs"]["maps"]
     assert wrong["nan"] and not right["nan"]
-    assert "fault sleeps" in said(opened(mask="full"))
+    asleep = said(opened(mask="full", bug="first"))
+    assert "fault sleeps" in asleep and "wakes up: sliding window, document" in asleep.lower()
+    # One tile holds every key of one token: no mask hides it whole.
+    assert say("en", "flash.bug.sound") in said(opened(length="1"))
+    assert say("en", "flash.bug.cut", rows="512", cols="512") in said(opened(length="1024"))
+    assert [entry.value for entry in opened(line="12").warning] == [say("en", "flash.bug.not_here", line="12")]
 
 
 # ---- code to take home ----

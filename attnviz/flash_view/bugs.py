@@ -16,12 +16,14 @@ from torch import Tensor
 
 from attnviz.flash_view.view import View
 from attnviz.flash_view.walk import tensors
-from attnviz.masks import dense
+from attnviz.masks import MASKS, dense
 from attnviz.registry import Registry
 from attnviz.text import Text
 
 # So many queries and keys at most.
 MOST = 512
+# Masks to try where a fault sleeps.
+USUAL = ("causal", "sliding_window", "document")
 
 
 def _own_maximum(q, k, v, allowed, size):
@@ -121,10 +123,11 @@ BUGS: Registry[Bug] = Registry(
             },
             Text(
                 "Where a row's whole tile is masked, the tile's own maximum is −inf, and −inf − (−inf) is NaN. A "
-                "causal mask does that to every row before the tile. The right code measures from the running "
-                "maximum, and from 0 while there is none.",
-                "如果某一行在这个块里全被屏蔽，块自己的最大值就是 −inf，而 −inf − (−inf) 得到 NaN。因果掩码下，"
-                "排在该块之前的每一行都会这样。正确的代码以当前最大值为基准；还没有最大值时以 0 为基准。",
+                "causal mask does that in every tile behind the row's last key. The right code measures from the "
+                "running maximum, and from 0 while there is none.",
+                "如果某一行在一个块里全被屏蔽，这个块自己的最大值就是 −inf，而 −inf − (−inf) 得到 NaN。"
+                "因果掩码下，排在该行最后一个可见键之后的块都是这样。"
+                "正确的代码以当前最大值为基准；还没有最大值时以 0 为基准。",
             ),
         ),
         Bug(
@@ -136,12 +139,14 @@ BUGS: Registry[Bug] = Registry(
                 "shrink = torch.exp(maximum - larger)": "start",
             },
             Text(
-                "The running maximum is −inf until a row has seen its first key, and −inf − (−inf) is NaN. A causal "
-                "mask from the top left hides this fault, for key 0 comes first and every row sees it. A window, "
-                "documents or padding on the left bring it out.",
+                "The running maximum is −inf until a row has seen its first key, and −inf − (−inf) is NaN. It takes a "
+                "row whose first tile is masked whole: windows, documents and padding on the left have such rows, a "
+                "causal mask only those that see no key at all. The right code measures from 0 while there is no "
+                "maximum.",
                 "一行在看到第一个键之前，当前最大值一直是 −inf，而 −inf − (−inf) 得到 NaN。"
-                "左上角对齐的因果掩码会掩盖这个错误，"
-                "因为最先到来的键 0 每一行都看得到。换成滑动窗口、文档掩码或左侧填充，它就会暴露。",
+                "只有第一个块就全被屏蔽的行才会碰到：滑动窗口、文档掩码、左侧填充都有这样的行；"
+                "因果掩码下，只有一个键都看不到的行才会。"
+                "正确的代码在还没有最大值时以 0 为基准。",
             ),
         ),
     ),
@@ -151,7 +156,8 @@ BUGS: Registry[Bug] = Registry(
 class Result(NamedTuple):
     """Hold what both codes give: outputs ``[queries, d_k]``, the rows with NaN, and how far the right one is off.
 
-    ``lines`` are those in which a NaN begins with this mask; where none does, those in which one can.
+    ``lines`` are those in which a NaN begins with this mask; where none does, those in which one can. ``late`` counts
+    the rows whose first tile is masked whole.
     """
 
     wrong: np.ndarray
@@ -160,6 +166,7 @@ class Result(NamedTuple):
     distance: float
     size: tuple[int, int]
     lines: tuple[int, ...]
+    late: int
 
 
 def code(run: Attention) -> list[str]:
@@ -187,8 +194,26 @@ def _run(view: View, size: int, bug: str) -> Result:
     scores = (given[0].double() @ given[1].double().T).masked_fill(~allowed, -torch.inf)
     exact = torch.softmax(scores, -1).nan_to_num(0.0) @ given[2].double()
     lost = wrong.isnan().any(-1)
-    masked = [bool((~tile.any(-1)).any()) for tile in allowed.split(size, -1)]
-    met = [name for name, there in (("tile", any(masked)), ("start", masked[0])) if there]
+    masked = hidden(allowed, size)
+    met = [name for name, there in (("tile", masked.any()), ("start", masked[:, 0].any())) if there]
     lines = BUGS[bug].lines(met) if lost.any() else BUGS[bug].lines()
     distance = float((right - exact).abs().max())
-    return Result(wrong.numpy(), right.numpy(), lost.numpy(), distance, (rows, cols), lines)
+    return Result(
+        wrong.numpy(), right.numpy(), lost.numpy(), distance, (rows, cols), lines, int(masked[:, 0].sum())
+    )  # fmt: skip
+
+
+def hidden(allowed: Tensor, size: int) -> Tensor:
+    """Say of each row and each tile of so many keys whether it is masked whole, bool ``[rows, tiles]``."""
+    return torch.stack([~tile.any(-1) for tile in allowed.split(size, -1)], -1)
+
+
+def wakers(view: View, bug: str) -> tuple[str, ...]:
+    """Give those of the usual masks, at their defaults, with which the fault gives NaN in the view's sizes."""
+    return tuple(name for name in USUAL if _wakes(view.call, view.tile_cols, bug, name))
+
+
+def _wakes(view: View, size: int, bug: str, mask: str) -> bool:
+    rows, cols = min(view.length, MOST), min(view.key_length, MOST)
+    masked = hidden(dense(MASKS[mask].build(), rows, cols, align=view.align)[0, 0], size)
+    return bool((masked if "tile" in BUGS[bug].faults.values() else masked[:, 0]).any())

@@ -10,6 +10,7 @@ from attnviz import units
 from attnviz.flash_view import bugs
 from attnviz.flash_view.bugs import BUGS, Bug, Result
 from attnviz.flash_view.view import View
+from attnviz.masks import MASKS
 from pages.ui import layout
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
@@ -54,6 +55,8 @@ def section(panel: Panel, group: Group) -> None:
                 words=table(panel.language, "heatmap"),
             )  # fmt: skip
             st.markdown(_result(panel, found))
+            if found.size != (view.length, view.key_length):
+                st.caption(panel.title("bug.cut", rows=units.count(found.size[0]), cols=units.count(found.size[1])))
         numbers = [str(line) for line in range(1, len(bugs.code(bug.run)) + 1)]
         panel.control("line", segmented=True, options=["none", *numbers, "show"])
         _verdict(panel, view, bug, found)
@@ -96,23 +99,41 @@ def outputs(found: Result, language: str) -> Grid:
 
 
 def _result(panel: Panel, found: Result) -> str:
-    """Say what came out: how many rows are lost, and how far the right code is off."""
-    lost = int(found.lost.sum())
-    fields = {
-        "lost": units.count(lost),
-        "rows": units.count(found.size[0]),
-        "distance": units.number(found.distance, 2),
-    }
-    return panel.title("bug.lost" if lost else "bug.sleeps", **fields)
+    """Say how many rows are lost and how far the right code is off, or which mask brings the fault out."""
+    view = panel.settled.view
+    if not found.lost.any():
+        masks = bugs.wakers(view, view.bug)
+        word = "wakes" if masks else "sound"
+        named = ", ".join(MASKS[mask].label.say(panel.language) for mask in masks)
+        return f"{panel.title('bug.sleeps')} {panel.title(f'bug.{word}', masks=named)}"
+    return panel.title("bug.lost", distance=units.number(found.distance, 2), **_rows(found))
+
+
+def _rows(found: Result) -> dict[str, str]:
+    """Count the rows: all of them, those with NaN, and those whose first tile is masked whole."""
+    counted = {"rows": found.size[0], "lost": int(found.lost.sum()), "late": found.late}
+    return {name: units.count(number) for name, number in counted.items()}
+
+
+def reason(bug: Bug, found: Result, language: str) -> str:
+    """Say why a NaN comes about, and what this mask has to do with it."""
+    if not found.lost.any():
+        word = "asleep"
+    elif bug.key == "own":
+        word = "tile_late" if found.late else "tile"
+    else:
+        word = "start"
+    return f"{bug.why.say(language)} {say(language, f'flash.bug.here_{word}', **_rows(found))}"
 
 
 def _verdict(panel: Panel, view: View, bug: Bug, found: Result) -> None:
     if view.line == "none":
         return
     if not _is_found(view, found):
-        st.warning(panel.title("bug.not_this", line=view.line), icon=":material/close:")
+        word = "not_here" if int(view.line) in bug.lines() else "not_this"
+        st.warning(panel.title(f"bug.{word}", line=view.line), icon=":material/close:")
         return
-    why = layout.escape(bug.why.say(panel.language))
+    why = layout.escape(reason(bug, found, panel.language))
     lines = ", ".join(map(str, found.lines))
     if view.line == "show":
         st.info(f"{panel.title('bug.shown', lines=lines)} {why}", icon=":material/visibility:")
