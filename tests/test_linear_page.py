@@ -56,6 +56,70 @@ def test_every_map_by_link(name):
     assert not np.triu(found.linear, 1).any() and not np.triu(found.softmax, 1).any()
 
 
+def test_weights_that_may_be_negative_have_colours_around_zero():
+    linear = both(view(feature_map="identity")).linear
+    grid = unpack(frame({"feature_map": "identity"}))[0]["parts"]["weights"]
+    most = float(np.abs(linear).max())
+    assert linear.min() < -1 and [one["palette"] for one in grid["maps"]] == ["diverging"] * 2
+    assert [(one["low"], one["high"]) for one in grid["maps"]] == [(-1, 1), (-most, most)]
+    assert f"Weights here go from −{-linear.min():.0f} to {linear.max():.0f}: each map" in grid["caption"]
+    for name in FEATURE_MAPS:
+        if name == "identity":
+            continue
+        grid = unpack(frame({"feature_map": name}))[0]["parts"]["weights"]
+        assert [(one["low"], one["high"], one["palette"]) for one in grid["maps"]] == [(0, 1, "sequential")] * 2
+        assert "Weights here" not in grid["caption"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_maps_of_own_ranges_say_so_on_their_bar(language):
+    app = visit(language, page="linear", feature_map="identity")
+    for name in ("weights", "state"):
+        words = shown(app, f"linear.{name}")[0]["config"]["words"]
+        assert words["own_range"] == say(language, "linear.own_range") != say(language, "heatmap.own_range")
+
+
+def test_features_that_float32_makes_zero_are_counted_and_named():
+    small = both(view(feature_map="performer"))
+    assert small.lost == 0 and small.features == 2 * 32 * 64
+    given = {"feature_map": "performer", "size": "5", "d_k": "64"}
+    found, one = both(view(**given)), view(**given)
+    rows = directions(one.features, 64, seed=0).double()
+    # Features as exact arithmetic has them, then as float32 would hold them: half of its smallest number becomes 0.
+    exact = [part[0, 0].double() * 64**-0.25 for part in tokens(one)[:2]]
+    logs = [part @ rows.T - part.square().sum(-1, keepdim=True) / 2 - np.log(8) for part in exact]
+    lost = sum(int((part < np.log(2.0**-150)).sum()) for part in logs)
+    assert 0 < lost < found.features and found.lost == pytest.approx(lost, rel=0.02)
+    caption = unpack(frame(given))[0]["parts"]["weights"]["caption"]
+    assert f"float32 makes {found.lost:,} of 4,096 features exactly 0" in caption
+    assert f"{found.nothing} rows have no weight" in caption and found.nothing > 0
+    # Where a feature may be 0, nothing is lost.
+    assert both(view(feature_map="relu", size="5")).lost == 0
+    assert "float32" not in unpack(frame({"feature_map": "relu"}))[0]["parts"]["weights"]["caption"]
+
+
+def test_rows_are_flatter_where_the_words_say_so():
+    """Entropy of the rows at the defaults, against softmax's: higher is flatter."""
+    flatter = set()
+    for name in FEATURE_MAPS:
+        found = both(view(feature_map=name))
+        soft, flat = (torch.special.entr(torch.from_numpy(abs(one))).sum(-1).mean() for one in found[:2])
+        flatter |= {name} if FEATURE_MAPS[name].is_positive and flat > soft else set()
+    assert flatter == {"elu", "relu", "softmax"}
+
+
+@pytest.mark.parametrize(("name", "features"), [("elu", 16), ("performer", 64)])
+def test_a_state_is_said_to_be_as_large_as_it_is(name, features):
+    app = visit(page="linear", feature_map=name)
+    assert f"keeps a state of {features} × 16 and a sum of {features}, plain sum and delta rule one of 16 × 16" in said(
+        app
+    )
+    found = states(view(feature_map=name))
+    assert found.linear.shape == (features, 16) and found.delta.shape == (16, 16)
+    caption = unpack(frame({"feature_map": name}))[0]["parts"]["state"]["caption"]
+    assert f"{features} × 16 and the sum of φ(k), {features * 17:,} numbers (delta rule: 16 × 16)" in caption
+
+
 def test_the_weights_are_the_products_of_the_features():
     one = view(d_k="8", size="0.7", length="20")
     query, key, value = (part[0, 0].double() for part in tokens(one))

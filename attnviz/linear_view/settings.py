@@ -36,7 +36,7 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
             feature_map_knob("elu"),
             Integer(
                 "step",
-                Text("Tokens taken in", "已读入的 token 数"),
+                Text("Tokens read", "已读 token 数"),
                 16,
                 Text("After how many tokens the state is shown.", "显示读入多少个 token 之后的状态。"),
                 Text("tokens", "token"),

@@ -23,18 +23,26 @@ def weights(view: View, language: str) -> Grid:
     state = np.where(np.tri(view.length, dtype=bool), VALUE_STATE, MASKED_STATE).astype(np.uint8)
     name = view.map.label.say(language)
     title = say(language, "linear.weights.linear", map=name)
-    drawn = [Map("softmax", "softmax", found.softmax, rows, cols, state, low=0.0, high=1.0)]
-    if view.map.is_positive:
-        drawn.append(Map("linear", title, found.linear, rows, cols, state, low=0.0, high=1.0))
-    else:
-        reach = max(1.0, float(np.abs(found.linear).max()))
-        drawn.append(Map("linear", title, found.linear, rows, cols, state, palette="diverging", low=-reach, high=reach))
-    fields = {"error": units.percent(found.error), "map": name, "rows": found.nothing}
-    caption = say(language, "linear.weights.caption", **fields)
-    if found.nothing:
-        caption = f"{caption} {say(language, 'linear.weights.nothing', **fields)}"
+    least, most = float(found.linear.min()), max(1.0, float(np.abs(found.linear).max()))
+    # One bar of colours stands for both: where weights may be negative, 0 is in the middle of both.
+    palette = "sequential" if view.map.is_positive else "diverging"
+    drawn = tuple(
+        Map(key, called, values, rows, cols, state, palette=palette,
+            low=0.0 if view.map.is_positive else -high, high=high)
+        for key, called, values, high in (
+            ("softmax", "softmax", found.softmax, 1.0),
+            ("linear", title, found.linear, 1.0 if view.map.is_positive else most),
+        )
+    )  # fmt: skip
+    fields = {
+        "error": units.percent(found.error), "map": name, "rows": found.nothing, "least": units.number(least, 2),
+        "most": units.number(float(found.linear.max()), 2), "lost": units.count(found.lost),
+        "features": units.count(found.features),
+    }  # fmt: skip
+    said = {"caption": True, "signed": least < 0, "lost": found.lost > 0, "nothing": found.nothing > 0}
+    caption = " ".join(say(language, f"linear.weights.{key}", **fields) for key, holds in said.items() if holds)
     last = {"softmax": f"{found.softmax[-1].max():.3g}", "linear": f"{found.linear[-1].max():.3g}"}
-    return Grid(tuple(drawn), caption, say(language, "linear.weights.alt", **fields, **last, length=view.length))
+    return Grid(drawn, caption, say(language, "linear.weights.alt", **fields, **last, length=view.length))
 
 
 def state(view: View, language: str) -> Grid:

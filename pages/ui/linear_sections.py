@@ -34,10 +34,14 @@ SOURCES = (
 def live_controls(panel: Panel, group: Group) -> None:
     """Draw the feature map and the sliders that the pictures follow."""
     view = panel.settled.view
-    panel.control("feature_map", segmented=True)
-    names = ("step", "d_k", "size", "length", *(("features",) if view.map.is_random else ()), "seed")
-    widths = [0.5 if name == "seed" else 1.0 for name in names]
-    for column, name in zip(st.columns(widths, vertical_alignment="bottom"), names, strict=True):
+    chosen, features = st.columns([2.6, 1], vertical_alignment="bottom")
+    with chosen:
+        panel.control("feature_map", segmented=True)
+    if view.map.is_random:
+        with features:
+            panel.live("features", group)
+    widths = {"step": 1.2, "d_k": 1.0, "size": 1.0, "length": 1.0, "seed": 0.5}
+    for column, name in zip(st.columns(list(widths.values()), vertical_alignment="bottom"), widths, strict=True):
         with column:
             if name == "seed":
                 panel.control(name)
@@ -49,7 +53,8 @@ def live_controls(panel: Panel, group: Group) -> None:
 
 def pictures(panel: Panel, group: Group) -> None:
     """Draw both weight matrices, and beside them the states."""
-    view, words = panel.settled.view, translate.table(panel.language, "heatmap")
+    view = panel.settled.view
+    words = translate.table(panel.language, "heatmap") | {"own_range": panel.title("own_range")}
     left, right = st.columns([1.35, 1], gap="medium")
     with left:
         heatmap(
@@ -58,8 +63,8 @@ def pictures(panel: Panel, group: Group) -> None:
         )  # fmt: skip
     with right:
         heatmap(
-            linear_picture.state(view, panel.language), part=STATE, group=group, key="linear.state",
-            words=words | {"own_range": panel.title("state.range")}, height=HEIGHT,
+            linear_picture.state(view, panel.language), part=STATE, group=group, key="linear.state", words=words,
+            height=HEIGHT,
         )  # fmt: skip
 
 
@@ -83,7 +88,8 @@ def below(panel: Panel, group: Group) -> None:
     if view.show == "forms":
         _forms(panel, view)
         return
-    st.markdown(panel.title(f"{view.show}.lead"))
+    sizes = {"map": view.map.label.say(panel.language), "features": view.width, "d_k": view.d_k}
+    st.markdown(panel.title(f"{view.show}.lead", **sizes))
     columns = iter(st.columns(2, gap="medium"))
     for part, one in linear_charts.draw(view, panel.language).items():
         with next(columns):

@@ -29,6 +29,7 @@ class FeatureMap:
         source: URL of the paper.
         is_random: It has drawn directions, and its weights are an estimate of exp(scale · q·k).
         is_positive: No weight is negative.
+        is_never_zero: Every feature is above 0; one that is 0 was too small for the precision.
     """
 
     key: str
@@ -39,6 +40,7 @@ class FeatureMap:
     source: str
     is_random: bool = False
     is_positive: bool = True
+    is_never_zero: bool = False
 
     def maps(
         self, scale: float, directions: Float[Tensor, "features width"] | None = None
@@ -101,6 +103,7 @@ FEATURE_MAPS: Registry[FeatureMap] = Registry(
             r"\varphi(x) = \mathrm{elu}(x) + 1",
             _elu,
             "https://arxiv.org/abs/2006.16236",
+            is_never_zero=True,
         ),
         FeatureMap(
             "relu",
@@ -131,6 +134,7 @@ FEATURE_MAPS: Registry[FeatureMap] = Registry(
             r"\varphi(x) = \mathrm{softmax}(x)",
             lambda x, _: torch.softmax(x, dim=-1),
             "https://arxiv.org/abs/1812.01243",
+            is_never_zero=True,
         ),
         FeatureMap(
             "identity",
@@ -156,6 +160,7 @@ FEATURE_MAPS: Registry[FeatureMap] = Registry(
             _random,
             "https://arxiv.org/abs/2009.14794",
             is_random=True,
+            is_never_zero=True,
         ),
     ),
 )
