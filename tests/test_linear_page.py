@@ -2,13 +2,16 @@
 
 import re
 import runpy
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from attnviz.backends import BACKENDS
-from attnviz.linear_view import estimates, recall, timing
+from attnviz.benchmark import Latency, measure
+from attnviz.linear_view import cost, estimates, recall
 from attnviz.linear_view.run import both, forms, states, tokens
 from attnviz.linear_view.settings import SHOWS, settle
 from attnviz.linear_view.snippet import linear_snippet
@@ -16,7 +19,7 @@ from attnviz.masks import MASKS
 from attnviz.text import LANGUAGES, Refusal
 from attnviz.variants.linear import linear_attention
 from attnviz.variants.state.features import FEATURE_MAPS, directions
-from pages.ui import linear_charts
+from pages.ui import linear_measured
 from pages.ui.heatmap.frame import unpack
 from pages.ui.linear_picture import cell, frame
 from pages.ui.translate import say
@@ -190,35 +193,83 @@ def test_random_features_follow_their_formula_where_q_and_k_are_small():
 
 def test_flops_cross_where_they_are_said_to():
     one = view(d_k="64")
-    cross = timing.crossover(one)
+    cross = cost.crossover(one)
     assert cross is not None
     for length, is_less in ((cross - 1, False), (cross, True), (4 * cross, True)):
-        counted = timing.flops(one, length)
+        counted = cost.flops(one, length)
         assert (counted["linear"] < counted["softmax"]) == is_less
     # Four heads, each token with itself and those before it, twice a product of 64, each multiply-add being two.
-    assert timing.flops(one, 10)["softmax"] == 4 * 55 * 2 * 2 * 64
+    assert cost.flops(one, 10)["softmax"] == 4 * 55 * 2 * 2 * 64
+    # A token is read, written and taken away in a state of 64 × 64, and meets the chunk's pairs three times.
+    pairs = 2 * 64**2 + 2**2
+    assert cost.flops(one, 130)["delta"] == 2 * 4 * (3 * 130 * 64**2 + pairs * 64 + pairs * (64 + 64))
 
 
-def test_measured_times_are_drawn_as_they_are_whatever_they_say(monkeypatch):
+@pytest.mark.parametrize("name", ["elu", "performer"])
+def test_the_kinds_are_measured_at_the_view_s_sizes(name):
+    one, names = view(feature_map=name, d_k="8", features="5"), dict.fromkeys(cost.KINDS, "x")
+    asked = cost.requests(one, names)
+    assert asked == cost.requests(one, names) and [request.q_len for request in asked] == list(cost.LENGTHS)
+    for request in asked:
+        assert (request.mask, request.threads, request.memory, request.mode) == ("causal", 1, False, "forward")
+        assert [(of.variant, of.backend, of.what) for of in request.contestants] == [
+            ("mha", "sdpa", "core"), ("linear", "chunked", "core"), ("delta", "chunked", "core"),
+        ]  # fmt: skip
+        assert all((of.config.num_attention_heads, of.config.head_dim) == (4, 8) for of in request.contestants)
+        assert request.contestants[1].config.feature_map == name
+    assert asked[0].contestants[1].config.width == (5 if name == "performer" else 8)
+    result = measure(replace(asked[0], rounds=2, budget_s=0.05, limit_s=120))
+    found = linear_measured.known(asked, [result])
+    assert {kind: list(times) for kind, times in found.items()} == {kind: [32] for kind in cost.KINDS}
+    assert "chunked" in [point.kernel for point in result.points][1]  # type: ignore[union-attr]
+
+
+def test_times_say_which_was_faster_whatever_they_are():
     """Linear attention is not always faster: the chart says so (fast-transformers 83)."""
-    monkeypatch.setattr(timing, "LENGTHS", (32, 64))
-    monkeypatch.setattr(timing, "ROUNDS", 2)
-    app = visit(page="linear", show="cost")
-    app.button(key="linear.measure").click()
-    check(app.run())
-    drawn = plots(app)["linear.time"]
-    measured = app.session_state["linear.timing"][1]
-    assert [numbers(trace["y"]) for trace in drawn["data"]] == [list(measured.seconds[kind]) for kind in timing.KINDS]
-    assert min(min(each) for each in measured.seconds.values()) > 0 and measured.rounds == 2
+    one = view(show="cost")
     for softmax, linear, cross, words in (
         ((1.0, 3.0), (2.0, 2.0), 64, "linear faster from 64 tokens on"),
         ((1.0, 1.0), (2.0, 2.0), None, "linear not faster at 64 tokens"),
         ((3.0, 1.0), (2.0, 2.0), None, "linear not faster at 64 tokens"),
         ((3.0, 3.0), (2.0, 2.0), 32, "linear faster from 32 tokens on"),
     ):
-        made = timing.Timing({"softmax": softmax, "linear": linear}, 5)
-        assert timing.crossed(made) == cross
-        assert words in linear_charts.timed(view(show="cost"), made, "en").caption
+        assert cost.crossed((32, 64), softmax, linear) == cross
+        found = {
+            kind: {length: Latency(time, time, time, time, 5) for length, time in zip((32, 64), times, strict=True)}
+            for kind, times in (("softmax", softmax), ("linear", linear), ("delta", linear))
+        }
+        drawn = linear_measured.drawn(one, found, "en")
+        assert words in drawn.caption and "5 rounds" in drawn.caption
+        dots = {trace["name"]: trace for trace in drawn.figure["data"] if trace.get("mode") == "lines+markers"}
+        assert [list(trace["y"]) for trace in dots.values()] == [list(softmax), list(linear), list(linear)]
+        lines = [trace["y"] for trace in drawn.figure["data"] if trace["mode"] == "lines" and trace["x"] == [32, 64]]
+        # The dashed line of softmax goes through its last dot; the others stand in the ratio of their FLOPs.
+        assert lines[0][-1] == softmax[-1]
+        counted = cost.flops(one, 32)
+        assert lines[1][0] / lines[0][0] == pytest.approx(counted["linear"] / counted["softmax"])
+    # Stopped before linear attention was measured: nothing is said of who was faster.
+    found["linear"] = found["delta"] = {}
+    assert linear_measured.drawn(one, found, "en").caption == "Time"
+
+
+def test_the_measurement_is_the_worker_s_and_belongs_to_its_settings(monkeypatch):
+    monkeypatch.setattr(cost, "LENGTHS", (32, 64))
+    monkeypatch.setattr(cost, "BUDGET_S", 0.05)
+    app = visit(page="linear", show="cost")
+    assert "linear.time" not in plots(app) and say("en", "linear.cost.hint") in said(app)
+    app = check(app.button(key="linear.cost.start").click().run())
+    deadline = time.monotonic() + 90
+    while say("en", "measure.done") not in [one.value for one in app.caption]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        app = check(app.run())
+    shown = app.session_state["linear.cost.measured"].job.shown
+    drawn = plots(check(app.run()))["linear.time"]
+    dots = [trace for trace in drawn["data"] if trace.get("mode") == "lines+markers"]
+    for at, trace in enumerate(dots):
+        assert numbers(trace["x"]) == [32, 64]
+        assert numbers(trace["y"]) == [result.points[at].latency_s.median for result in shown]
+    assert "Measured here: linear" in drawn["layout"]["meta"]["caption"]
     # Another width is another measurement.
     app.query_params["d_k"] = ["32"]
     assert "linear.time" not in plots(check(app.run()))

@@ -1,1 +1,1 @@
-"""The linear page's view: settings, the two maps and the state, recall, random features, cost and timing."""
+"""The linear page's view: settings, the two maps and the state, recall, random features and cost."""

@@ -6,10 +6,10 @@ import numpy as np
 
 from attnviz import units
 from attnviz.figures.curves import Curve, curves, powers_of_two
-from attnviz.linear_view import estimates, recall, timing
+from attnviz.linear_view import cost, estimates, recall
 from attnviz.linear_view.settings import View
 from pages.ui.plot.spec import Drawn
-from pages.ui.translate import say, table
+from pages.ui.translate import table
 
 COLOURS = tuple(f"theme-{index}" for index in range(5))
 # Of recall: each method's colour.
@@ -77,21 +77,21 @@ def _around(values: list[float]) -> tuple[float, float]:
 def _cost(view: View, language: str) -> dict[str, Drawn]:
     """Give FLOPs against length, with the length from which on linear attention has fewer."""
     words = table(language, "linear.cost")
-    counted = [timing.flops(view, length) for length in timing.LENGTHS]
-    columns = {kind: [each[kind] for each in counted] for kind in timing.KINDS}
-    cross = timing.crossover(view)
-    inside = cross is not None and timing.LENGTHS[0] <= cross <= timing.LENGTHS[-1]
+    counted = [cost.flops(view, length) for length in cost.LENGTHS]
+    columns = {kind: [each[kind] for each in counted] for kind in cost.KINDS}
+    cross = cost.crossover(view)
+    inside = cross is not None and cost.LENGTHS[0] <= cross <= cost.LENGTHS[-1]
     figure = curves(
-        [Curve(words[kind], timing.LENGTHS, columns[kind], _COLOUR[kind]) for kind in timing.KINDS],
-        x_title=words["length"], ticks=powers_of_two(timing.LENGTHS[0], timing.LENGTHS[-1], 2), log=True,
+        [Curve(words[kind], cost.LENGTHS, columns[kind], _COLOUR[kind]) for kind in cost.KINDS],
+        x_title=words["length"], ticks=powers_of_two(cost.LENGTHS[0], cost.LENGTHS[-1], 2), log=True,
         marks={float(cross): units.count(cross)} if cross is not None and inside else {}, y_text=_flops(columns),
         colours=COLOURS,
     )  # fmt: skip
     caption = words["flops" if cross is not None else "flops_never"].format(
-        cross=units.count(cross or 0), heads=timing.HEADS
+        cross=units.count(cross or 0), heads=cost.HEADS
     )
-    numbers = ", ".join(f"{words[kind]} {units.flops(columns[kind][-1])}" for kind in timing.KINDS)
-    alt = words["alt"].format(title=words["flops_title"], length=units.count(timing.LENGTHS[-1]), numbers=numbers)
+    numbers = ", ".join(f"{words[kind]} {units.flops(columns[kind][-1])}" for kind in cost.KINDS)
+    alt = words["alt"].format(title=words["flops_title"], length=units.count(cost.LENGTHS[-1]), numbers=numbers)
     return {"flops": Drawn(figure, caption, alt)}
 
 
@@ -99,25 +99,3 @@ def _flops(columns: Mapping[str, list[int]]) -> dict[float, str]:
     every = [value for column in columns.values() for value in column]
     first, last = (int(np.floor(np.log10(value))) for value in (min(every), max(every)))
     return {10.0**power: units.flops(10**power) for power in range(first, last + 2)}
-
-
-def timed(view: View, measured: timing.Timing, language: str) -> Drawn:
-    """Give measured times against length."""
-    words = table(language, "linear.cost")
-    cross = timing.crossed(measured)
-    every = [seconds for column in measured.seconds.values() for seconds in column]
-    first, last = (int(np.floor(np.log10(value))) for value in (min(every), max(every)))
-    figure = curves(
-        [Curve(words[kind], timing.LENGTHS, measured.seconds[kind], _COLOUR[kind]) for kind in timing.KINDS],
-        x_title=words["length"], ticks=powers_of_two(timing.LENGTHS[0], timing.LENGTHS[-1], 2), log=True,
-        marks={float(cross): units.count(cross)} if cross else {},
-        y_text={10.0**power: units.seconds(10.0**power) for power in range(first, last + 2)}, colours=COLOURS,
-    )  # fmt: skip
-    caption = words["time" if cross else "time_never"].format(
-        cross=units.count(cross or 0), rounds=measured.rounds, longest=units.count(timing.LENGTHS[-1])
-    )
-    numbers = ", ".join(f"{words[kind]} {units.seconds(measured.seconds[kind][-1])}" for kind in timing.KINDS)
-    title = say(language, "linear.cost.time_title")
-    return Drawn(
-        figure, caption, words["alt"].format(title=title, length=units.count(timing.LENGTHS[-1]), numbers=numbers)
-    )

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 import streamlit as st
 
 from attnviz import units
-from attnviz.linear_view import timing
 from attnviz.linear_view.run import forms
 from attnviz.linear_view.settings import View
 from attnviz.linear_view.snippet import linear_snippet
-from pages.ui import layout, linear_charts, linear_picture, translate
+from pages.ui import layout, linear_charts, linear_measured, linear_picture, translate
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.heatmap import heatmap
@@ -96,7 +95,7 @@ def below(panel: Panel, group: Group) -> None:
             _plot(panel, part, one, group)
     if view.show == "cost":
         with next(columns):
-            _timing(panel, view)
+            linear_measured.section(panel)
     st.caption(panel.title(f"{view.show}.note"))
 
 
@@ -105,21 +104,6 @@ def _plot(panel: Panel, part: str, one: Drawn, group: Group | None) -> None:
         one.figure, key=f"linear.{part}", label=one.caption, alt=one.alt, caption=one.caption,
         words=translate.table(panel.language, "plot"), group=group, part=None if group is None else part,
     )  # fmt: skip
-
-
-def _timing(panel: Panel, view: View) -> None:
-    """Offer to measure on this machine, and show what was measured for this very view."""
-    key, same = "linear.timing", (view.feature_map, view.d_k, view.features, view.seed)
-
-    def run() -> None:
-        st.session_state[key] = (same, timing.measure(view))
-
-    st.button(panel.title("cost.button"), on_click=run, key="linear.measure", icon=":material/timer:")
-    measured_for, measured = st.session_state.get(key, (None, None))
-    if measured_for == same:
-        _plot(panel, "time", linear_charts.timed(view, measured, panel.language), None)
-    else:
-        st.caption(panel.title("cost.hint", seconds=f"{timing.BUDGET_S:g}"))
 
 
 def _forms(panel: Panel, view: View) -> None:

@@ -33,9 +33,11 @@ def maps(page: Page, name: str) -> Locator:
 def test_maps_states_and_curves_follow_a_slider(visit: Open) -> None:
     page = visit("lang=en&step=3")
     expect(page.locator(".st-key-linear-error .scatterlayer .trace").first).to_be_attached()
-    expect(maps(page, "state")).to_contain_text("After 3 tokens, as after any number: 272 numbers")
+    expect(maps(page, "state")).to_contain_text(
+        "After 3 tokens, as after any number: 16 × 16 and the sum of φ(k), 272 numbers"
+    )
     page.get_by_role("slider", name="d_k (head_dim)", exact=True).press("Home")
-    expect(maps(page, "state")).to_contain_text("2 numbers (with the sum of φ(k))")
+    expect(maps(page, "state")).to_contain_text("1 × 1 and the sum of φ(k), 2 numbers")
     page.wait_for_url("**d_k=1*")
     wait_idle(page)
     expect(maps(page, "weights")).to_contain_text("% of softmax's")
