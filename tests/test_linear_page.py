@@ -123,6 +123,21 @@ def test_a_state_is_said_to_be_as_large_as_it_is(name, features):
     assert f"{features} × 16 and the sum of φ(k), {features * 17:,} numbers (delta rule: 16 × 16)" in caption
 
 
+def test_a_state_that_one_feature_fills_is_said_to_be_so():
+    found = states(view(feature_map="performer")).linear
+    share = np.square(found).sum(1) / np.square(found).sum()
+    caption = unpack(frame({"feature_map": "performer"}))[0]["parts"]["state"]["caption"]
+    assert share.max() > 0.5 and f"Feature {share.argmax()} holds {share.max():.1%} of the squares" in caption
+    assert "Feature" not in unpack(frame({}))[0]["parts"]["state"]["caption"]
+
+
+def test_the_chosen_map_is_explained():
+    for name in ("elu", "performer"):
+        words = say("en", "linear.words.map", map=FEATURE_MAPS[name].label.en, help=FEATURE_MAPS[name].help.en,
+                    source=FEATURE_MAPS[name].source)  # fmt: skip
+        assert words in said(visit(page="linear", feature_map=name))
+
+
 def test_the_weights_are_the_products_of_the_features():
     one = view(d_k="8", size="0.7", length="20")
     query, key, value = (part[0, 0].double() for part in tokens(one))
@@ -318,7 +333,7 @@ def test_the_ends_of_every_slider(settings):
 def test_a_cell_has_its_exact_value():
     found = both(view())
     got = cell({"map": "linear", "row": "5", "col": "3", "lang": "en"})
-    assert float(got["value"]) == np.float32(found.linear[5, 3]) and got["state"] == 0
+    assert float(str(got["value"])) == np.float32(found.linear[5, 3]) and got["state"] == 0
     assert cell({"map": "softmax", "row": "3", "col": "5"})["value"] == ""
     assert cell({"map": "state_delta", "row": "0", "col": "1"})["value"]
     for bad in ({"map": "state_linear", "row": "16", "col": "0"}, {"map": "abacus", "row": "0", "col": "0"}):

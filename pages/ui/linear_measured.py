@@ -61,7 +61,7 @@ def drawn(view: View, found: Known, language: str) -> Drawn:
         shown.append(
             Curve(
                 words[kind], list(times), [one.median for one in every], [one.lower for one in every],
-                [one.upper for one in every], [one.noisy for one in every], line and (lengths, line),
+                [one.upper for one in every], [one.noisy for one in every], None if line is None else (lengths, line),
             )
         )  # fmt: skip
     figure = curves(

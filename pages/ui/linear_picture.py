@@ -14,6 +14,8 @@ from pages.ui.translate import say
 
 FIGURE = "linear"
 WEIGHTS, STATE = "weights", "state"
+# Share of the sum of squares from which one feature is said to hold most of a state.
+HEAVY = 0.5
 
 
 def weights(view: View, language: str) -> Grid:
@@ -63,9 +65,14 @@ def state(view: View, language: str) -> Grid:
         "step": view.step, "rows": view.width, "cols": view.d_k, "numbers": units.count(numbers),
         "cache": units.count(2 * view.step * view.d_k), "even": units.count(numbers // (2 * view.d_k) + 1),
     }  # fmt: skip
+    energy = np.square(found.linear, dtype=np.float64).sum(1)
+    share = float(energy.max() / (energy.sum() or 1.0))
+    heavy = {"feature": int(energy.argmax()), "share": units.percent(share)}
+    # Colours that reach to one feature's entries leave the others pale.
+    said = ["caption", *(["heavy"] if view.width > 1 and share > HEAVY else [])]
     return Grid(
         tuple(drawn),
-        say(language, "linear.state.caption", **fields),
+        " ".join(say(language, f"linear.state.{key}", **fields, **heavy) for key in said),
         say(language, "linear.state.alt", **fields, linear=f"{np.abs(found.linear).max():.3g}",
             delta=f"{np.abs(found.delta).max():.3g}"),
     )  # fmt: skip

@@ -39,7 +39,7 @@ def live_controls(panel: Panel, group: Group) -> None:
     if view.map.is_random:
         with features:
             panel.live("features", group)
-    widths = {"step": 1.2, "d_k": 1.0, "size": 1.0, "length": 1.0, "seed": 0.5}
+    widths = {"step": 1.2, "d_k": 1.0, "size": 1.0, "length": 1.0, "seed": 0.6}
     for column, name in zip(st.columns(list(widths.values()), vertical_alignment="bottom"), widths, strict=True):
         with column:
             if name == "seed":
@@ -125,6 +125,9 @@ def _forms(panel: Panel, view: View) -> None:
 def words(panel: Panel) -> None:
     """Say what is seen and why, give the lines of PyTorch, and the sources."""
     st.subheader(panel.title("words.title"), anchor=False)
+    chosen = panel.settled.view.map
+    said = {"map": chosen.label.say(panel.language), "help": chosen.help.say(panel.language), "source": chosen.source}
+    st.markdown(panel.title("words.map", **said))
     for name in ("other", "state", "recall", "short"):
         st.markdown(panel.title(f"words.{name}"))
     opened = layout.fold(panel.title("snippet.title"), icon=":material/code:", key="linear.snippet")

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnviz.registry import Registry
-from attnviz.text import Text
+from attnviz.text import Text, same
 from attnviz.variants.drawing import draw
 
 _STREAM = 301
@@ -150,7 +150,7 @@ FEATURE_MAPS: Registry[FeatureMap] = Registry(
         ),
         FeatureMap(
             "performer",
-            Text("Random features (Performer)", "随机特征 (Performer)"),
+            same("Performer"),
             Text(
                 "Exponentials of random directions: on average exactly softmax's exp(q·k); the more features, the "
                 "closer.",
