@@ -34,6 +34,10 @@ def test_mla_by_link(more, language):
     assert {"attention.latent", "attention.rope"} <= found and "attention.kv_heads" not in found
     # What the picker cannot offer is said where it stands, the section being open.
     assert widgets(app)["attention.variant"] == "mla" and say(language, "attention.rules.others") in said(app)
+    links = {entry.proto.label: entry.proto for entry in app.get("page_link")}
+    for page in ("variants", "linear"):
+        found = links[say(language, f"{page}.nav")]
+        assert found.page == page and f"lang={language}" in found.query_string
     assert FAMILIES["mla"].source in said(app)
 
 

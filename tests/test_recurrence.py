@@ -1,5 +1,7 @@
 """What attention replaced: gradients, chains and trainings, each held to something known."""
 
+import runpy
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from attnviz import inputs
 from attnviz.recurrence import MODELS, Recall, Sizes, chain, gradients, predicted_chain, time_forward
 from attnviz.recurrence import measure as measuring
 from attnviz.recurrence.recall import KINDS
+from attnviz.recurrence.snippet import gradient_snippet
 
 SMALL = Sizes(width=16, layers=3)
 
@@ -67,6 +70,21 @@ def test_gradients_behave_as_the_page_says():
     assert reach == 16 and (found["conv"][: reach + 1] > 0).all() and not found["conv"][reach + 1 :].any()
     far = found["attention"][1:]
     assert far.min() > far.max() / 10 and abs(np.corrcoef(np.arange(63), far)[0, 1]) < 0.4
+
+
+@pytest.mark.parametrize(
+    ("sizes", "length"), [(Sizes(), 64), (Sizes(width=12, layers=2, gain=2.35, seed=7), 9), (Sizes(4, 64, gain=0), 2)]
+)
+def test_the_code_measures_the_same_gradients(sizes, length, tmp_path, capsys):
+    path = tmp_path / "view.py"
+    path.write_text(gradient_snippet(sizes, length), encoding="utf-8")
+    with torch.random.fork_rng():
+        space = runpy.run_path(str(path))
+    want = gradients(sizes, length)
+    assert list(space["gradient"]) == list(want) == list(MODELS)
+    for key, norms in want.items():
+        np.testing.assert_allclose(space["gradient"][key].numpy(), norms, rtol=1e-9, atol=1e-300)
+    assert f"{length - 1} tokens back" in capsys.readouterr().out
 
 
 def test_only_what_a_model_depends_on_changes_it():

@@ -5,12 +5,15 @@ import re
 import numpy as np
 import pytest
 
-from attnviz.recurrence import MODELS, Timing, chain, gradients, measure
+from attnviz import units
+from attnviz.recurrence import MODELS, Recall, Timing, chain, gradients, measure
 from attnviz.recurrence.recall import KINDS
+from attnviz.recurrence.snippet import gradient_snippet
 from attnviz.text import LANGUAGES, Refusal
 from attnviz.why_view import settle
 from pages.ui import training, why_attention_picture, why_attention_training
 from pages.ui.heatmap.frame import unpack
+from pages.ui.translate import say
 from pages.ui.why_attention_picture import LEAST, frame, shares
 from tests.pages import check, link, numbers, plain, plots, said, visit
 
@@ -42,8 +45,11 @@ def test_the_curves_are_the_measurements():
         np.testing.assert_allclose(got, want, rtol=1e-12)
     lengths = numbers(figures["chain"]["data"][0]["x"])
     assert 30 in lengths
-    for trace, key in zip(figures["chain"]["data"], MODELS, strict=True):
+    measured, predicted = figures["chain"]["data"][:4], figures["chain"]["data"][4:]
+    for trace, line, key in zip(measured, predicted, MODELS, strict=True):
         assert numbers(trace["y"]) == [chain(one.sizes, int(length))[key] for length in lengths]
+        steps = {"conv": [3] * len(lengths), "attention": [1] * len(lengths)}.get(key, lengths)
+        assert numbers(line["y"]) == steps and line["line"]["dash"] == "dash"
     assert np.isnan(shares(one)["conv"][one.sizes.reach + 1 :]).all()
     words = figures["gradient"]["layout"]["meta"]["caption"]
     assert "At distance 29" in words and "convolutions exactly 0" in words
@@ -79,6 +85,29 @@ def test_a_width_that_heads_cannot_share_follows():
 )
 def test_the_ends_of_every_slider(settings):
     assert "nan" not in re.sub(r"[a-z]+nan|nan[a-z]+", "", said(visit(page="why_attention", **settings)).lower())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_an_operation_is_and_how_unlike_the_readers_are_is_said(language):
+    app = visit(language, page="why_attention", recall="48")
+    caption = plots(app)["why_attention.chain"]["layout"]["meta"]["caption"]
+    assert {"en": "nodes of autograd's graph", "zh": "自动微分图的节点"}[language] in caption
+    race = Recall(48, 0)
+    counted = [sum(weight.numel() for weight in race._readers[kind].parameters()) for kind in KINDS]
+    rnn, lstm, attention = map(units.count, counted)
+    assert counted[2] == 16 * 32 + 3 * 32**2 + 17 * 16 + 16 * 16 + 48 * 32  # tokens, projections, answer, positions
+    fields = {"length": 48, "classes": 16, "width": 32, "rnn": rnn, "lstm": lstm, "attention": attention}
+    assert say(language, "why_attention.recall.lead", **fields, places="1,536") in said(app)
+    assert not app.code and say(language, "why_attention.snippet.title") in [entry.label for entry in app.expander]
+
+
+def test_the_code_is_that_of_the_view():
+    app = visit(page="why_attention", length="12", gain="2.5", layers="2", width="8", seed="3")
+    app.session_state["why_attention.snippet.once"] = True
+    (code,) = check(app.run()).code
+    one = view(length="12", gain="2.5", layers="2", width="8", seed="3")
+    assert code.value == gradient_snippet(one.sizes, one.length).rstrip()
+    assert "length, width, layers, gain, seed = 12, 8, 2, 2.5, 3" in code.value
 
 
 def test_a_training_is_drawn_as_it_runs_and_says_what_it_shows(monkeypatch):

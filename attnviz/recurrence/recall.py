@@ -1,5 +1,6 @@
 """Say the first token again: a fixed-size last state against attention, both trained here and now."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -45,8 +46,18 @@ class _Reader(nn.Module):
         return self.say(self.layer(x)[0][:, -1])
 
 
+@lru_cache(maxsize=256)
+def sizes(length: int) -> tuple[int, ...]:
+    """Give how many numbers each kind learns, in the order of ``KINDS``; last, attention's for positions alone."""
+    with torch.device("meta"):
+        readers = [_Reader(kind, length) for kind in KINDS]
+    return *(sum(weight.numel() for weight in reader.parameters()) for reader in readers), length * WIDTH
+
+
 class Recall:
-    """Train all kinds side by side: the same data, width and learning rate (Adam).
+    """Train all kinds side by side on the same data, with the same width and learning rate (Adam).
+
+    They are not alike in size, and attention alone has a learned vector for each position; the others read in order.
 
     Args:
         length: Tokens of a sequence; the first is asked for after the last.

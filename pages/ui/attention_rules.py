@@ -12,7 +12,7 @@ from attnviz.positions import POSITIONS, PositionKind
 from attnviz.score_mods import SCORE_MODS, ScoreModKind
 from attnviz.settings import own_knobs
 from attnviz.view import View
-from pages.ui import layout
+from pages.ui import layout, link
 from pages.ui.controls import Panel
 from pages.ui.translate import say
 
@@ -21,6 +21,8 @@ RULES: Mapping[str, Mapping[str, Family | PositionKind | ScoreModKind]] = Mappin
 )
 # Entries that are nothing special.
 PLAIN = ("none", "grouped")
+# Pages that show the variants which this page's picker does not have.
+ELSEWHERE = ("variants", "linear")
 
 
 def control(panel: Panel, name: str) -> None:
@@ -29,6 +31,7 @@ def control(panel: Panel, name: str) -> None:
     chosen = getattr(panel.settled.view, name)
     if name == "variant":
         st.caption(panel.title("rules.others"))
+        _elsewhere(panel)
     if name not in RULES or chosen in PLAIN:
         return
     entry = RULES[name][chosen]
@@ -37,6 +40,16 @@ def control(panel: Panel, name: str) -> None:
     for own, knob in own_knobs(name, chosen).items():
         if not _is_live(name, knob):
             panel.control(own)
+
+
+def _elsewhere(panel: Panel) -> None:
+    """Lead to the pages of what has none of this page's stages."""
+    with st.container(horizontal=True, gap="small"):
+        for page in ELSEWHERE:
+            st.page_link(
+                f"{page}.py", label=say(panel.language, f"{page}.nav"), icon=":material/arrow_forward:",
+                query_params={link.LANGUAGE: panel.language},
+            )  # fmt: skip
 
 
 def _is_live(choice: str, knob: Knob) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnviz import units
 from attnviz.figures.curves import Curve, curves, powers_of_two
-from attnviz.recurrence import MODELS, Timing, chain, gradients
+from attnviz.recurrence import MODELS, Timing, chain, gradients, predicted_chain
 from attnviz.recurrence.measure import LENGTHS
 from attnviz.recurrence.recall import CLASSES, KINDS, Recall
 from attnviz.why_view import View, settle
@@ -77,8 +77,12 @@ def _chain(view: View, language: str) -> Drawn:
     words, called = table(language, "why_attention.chain"), names(language)
     lengths = sorted({*_CHAINS, view.length})
     found = [chain(view.sizes, length) for length in lengths]
+    least = [predicted_chain(view.sizes, length) for length in lengths]
     figure = curves(
-        [Curve(called[key], lengths, [each[key] for each in found], _COLOUR[key]) for key in MODELS],
+        [
+            Curve(called[key], lengths, [each[key] for each in column], _COLOUR[key], column is found)
+            for column in (found, least) for key in MODELS
+        ],
         x_title=words["length"], ticks=powers_of_two(4, 256, 2), log=True, marks={float(view.length): ""},
         colours=COLOURS,
     )  # fmt: skip

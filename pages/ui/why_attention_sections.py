@@ -3,6 +3,7 @@
 import streamlit as st
 
 from attnviz.recurrence.measure import BUDGET_S, time_forward
+from attnviz.recurrence.snippet import gradient_snippet
 from pages.ui import layout, why_attention_picture, why_attention_training
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
@@ -75,8 +76,13 @@ def _timing(panel: Panel) -> None:
 
 
 def words(panel: Panel) -> None:
-    """Tell what was before attention, what it changes, and where each part is on the other pages."""
+    """Tell what was before attention, what it changes and where that is; give the lines of PyTorch, and the sources."""
     st.subheader(panel.title("words.title"), anchor=False)
     for name in ("before", "gradient", "steps", "idea"):
         st.markdown(panel.title(f"words.{name}"))
+    opened = layout.fold(panel.title("snippet.title"), icon=":material/code:", key="why_attention.snippet")
+    if opened is not None:
+        view = panel.settled.view
+        opened.markdown(panel.title("snippet.lead"))
+        opened.code(gradient_snippet(view.sizes, view.length), language="python")
     layout.sources(panel.language, SOURCES)

@@ -2,8 +2,9 @@
 
 import streamlit as st
 
+from attnviz import units
 from attnviz.recurrence import Recall
-from attnviz.recurrence.recall import CLASSES, WIDTH
+from attnviz.recurrence.recall import CLASSES, KINDS, WIDTH, sizes
 from pages.ui import why_attention_picture
 from pages.ui.controls import Panel
 from pages.ui.plot import plot
@@ -23,7 +24,8 @@ def section(panel: Panel) -> None:
     with length:
         panel.control("recall")
     recall.controls(start, stop)
-    st.caption(panel.title("recall.lead", length=view.recall, classes=CLASSES, width=WIDTH))
+    learned = dict(zip((*KINDS, "places"), map(units.count, sizes(view.recall)), strict=True))
+    st.caption(panel.title("recall.lead", length=view.recall, classes=CLASSES, width=WIDTH, **learned))
     recall.follow()
 
 
