@@ -1,18 +1,19 @@
 """The cost page's settings, and what they come to: four ways to call a layer, split over devices, unequal batches."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from attnviz import config
-from attnviz.benchmark import Request
+from attnviz.benchmark import Probe, Request
 from attnviz.benchmark.pairs import PAIRS, options
 from attnviz.cost import Cost, cost
+from attnviz.device import default_device, dtypes
 from attnviz.hardware import HARDWARE
 from attnviz.knobs import Choice, Integer, Knob, Lengths, Several
 from attnviz.reading import Reader, Settled
-from attnviz.text import Text, same
+from attnviz.text import Refusal, Text, same
 from attnviz.variants import VARIANTS, Variant
 
 SCENARIOS: Mapping[str, Text] = MappingProxyType(
@@ -24,6 +25,14 @@ SCENARIOS: Mapping[str, Text] = MappingProxyType(
         ),
         "decode": Text("decode: one token", "解码：一个 token"),
     }
+)
+_TOGETHER = Text("{heads} heads of {d_k}: {why}", "{heads} 个头、每头 {d_k} 维：{why}")
+_HEADS = Text(
+    "{heads} heads cannot be shared equally by {devices} devices.", "{heads} 个头不能平均分给 {devices} 个设备。"
+)
+_KV_HEADS = Text(
+    "{heads} KV heads cannot be shared equally by {devices} devices: one number must divide the other.",
+    "{heads} 个 KV 头不能平均分给 {devices} 个设备：两个数须有一个整除另一个。",
 )
 # What is measured here must end soon; what is longer stays predicted.
 MOST_MEASURED = 1024
@@ -93,12 +102,24 @@ def settle(given: Mapping[str, object]) -> Settled[View]:
     reader = Reader(given, frozenset(KNOBS))
     for name, knob in KNOBS.items():
         reader.read(name, knob)
-    return reader.settled(View(**{name: reader.values[name] for name in KNOBS}))  # type: ignore[arg-type]
+    view = _view(reader)
+    try:
+        view.sizes  # noqa: B018
+    except Refusal as refusal:
+        together = _TOGETHER.fill(heads=view.heads, d_k=view.d_k, why=refusal.text)
+        reader.refuse_together(together, ("heads", "d_k"))
+        view = _view(reader)
+    return reader.settled(view)
 
 
-def priced(view: View, scenario: str) -> Cost:
-    """Give what the layer costs in a scenario."""
-    return _of(view, view.sizes, view.queries(scenario), view.context, view.batch)
+def _view(reader: Reader) -> View:
+    return View(**{name: reader.values[name] for name in KNOBS})  # type: ignore[arg-type]
+
+
+def priced(view: View, scenario: str, dtype: str | None = None) -> Cost:
+    """Give what the layer costs in a scenario, in the view's data type or another."""
+    other = view if dtype is None else replace(view, dtype=dtype)
+    return _of(other, view.sizes, view.queries(scenario), view.context, view.batch)
 
 
 def _of(view: View, sizes: Any, q_len: int, kv_len: int, batch: int) -> Cost:
@@ -126,25 +147,30 @@ class Share(NamedTuple):
     step_bytes: int
 
 
-def split(view: View) -> Share | None:
-    """Split the heads over the view's devices; None where these do not divide them.
+def split(view: View) -> Share:
+    """Split the heads over the view's devices.
 
     Each device holds its heads' columns of query, key and value and rows of the output matrix, so that one sum over
-    all devices ends the layer. A KV head that is fewer than the devices is held by several; what all heads share, such
-    as a latent, is held by all.
+    all devices ends the layer. Where KV heads are fewer than the devices, each is held by several; what all heads
+    share, such as a latent, is held by all.
+
+    Raises:
+        Refusal: If the devices do not divide the heads, or neither of KV heads and devices divides the other.
 
     Source:
         Shoeybi et al. 2019, Megatron-LM, section 3, https://arxiv.org/abs/1909.08053
         Bytes of a ring: Patarasuk, Yuan 2009, https://doi.org/10.1016/j.jpdc.2008.09.002
     """
     if view.heads % view.devices:
-        return None
+        raise Refusal(_HEADS.fill(heads=view.heads, devices=view.devices))
     whole, heads = view.sizes, view.heads // view.devices
     own = {"hidden_size": whole.hidden_size, "num_attention_heads": heads, "head_dim": whole.head_dim}
     kv_heads = None
     if any(knob.name == "num_key_value_heads" for knob in view.variant.knobs):
-        kv_heads = max(1, whole.num_key_value_heads // view.devices)
-        kv_heads = kv_heads if heads % kv_heads == 0 else heads
+        shared = whole.num_key_value_heads
+        if shared % view.devices and view.devices % shared:
+            raise Refusal(_KV_HEADS.fill(heads=shared, devices=view.devices))
+        kv_heads = max(1, shared // view.devices)
         own["num_key_value_heads"] = kv_heads
     for name in ("kv_lora_rank", "qk_rope_head_dim", "v_head_dim"):
         if hasattr(whole, name):
@@ -156,32 +182,49 @@ def split(view: View) -> Share | None:
     return Share(view.devices, kv_heads, one, step, *ring)
 
 
-class Unequal(NamedTuple):
-    """Hold the FLOPs of prefilling sequences of unequal lengths: padded to the longest, and as they are; and tokens."""
+class Batch(NamedTuple):
+    """Hold what sequences take together: tokens, FLOPs of prefilling them, bytes cached, bytes moved by one step."""
 
-    padded_flops: int
-    packed_flops: int
-    padded_tokens: int
     tokens: int
+    flops: int
+    cache_bytes: int
+    step_bytes: int
+
+
+class Unequal(NamedTuple):
+    """Hold a batch of unequal lengths, padded to the longest and each at its own length."""
+
+    padded: Batch
+    packed: Batch
 
 
 def unequal(view: View) -> Unequal:
-    """Give what padding costs."""
+    """Give what padding costs; both ways one step of decoding reads the weights once for the whole batch."""
+    longest = max(view.lengths)
+    return Unequal(*(_together(view, lengths) for lengths in ((longest,) * len(view.lengths), view.lengths)))
 
-    def flops(length: int) -> int:
-        return _of(view, view.sizes, length, length, 1).flops
 
-    longest, count = max(view.lengths), len(view.lengths)
-    return Unequal(flops(longest) * count, sum(map(flops, view.lengths)), longest * count, sum(view.lengths))
+def _together(view: View, lengths: tuple[int, ...]) -> Batch:
+    prompts = [_of(view, view.sizes, length, length, 1) for length in lengths]
+    steps = [_of(view, view.sizes, 1, length, 1) for length in lengths]
+    moved = steps[0].weight_bytes + sum(step.bytes_moved - step.weight_bytes for step in steps)
+    flops, cached = sum(one.flops for one in prompts), sum(one.kv_cache_bytes for one in prompts)
+    return Batch(sum(lengths), flops, cached, moved)
+
+
+def probe(view: View) -> Probe:
+    """Give what asks for the speed of the fastest device here; a CPU is measured in float32, its best type."""
+    device = default_device()
+    known = device != "cpu" and view.dtype in dtypes(device)
+    return Probe(view.dtype if known else "float32", device=device)
 
 
 def measurable(view: View) -> tuple[Request, ...]:
-    """Give a request for each scenario in float32 on this machine, with a context that ends soon."""
-    context, (entrant,) = (
-        min(view.context, MOST_MEASURED),
-        (PAIRS[view.pair].contestant(view.heads, view.d_k, "layer"),),
-    )
+    """Give a request for each scenario on this machine: one sequence, with a context that ends soon."""
+    context = min(view.context, MOST_MEASURED)
+    entrant, own = PAIRS[view.pair].contestant(view.heads, view.d_k, "layer"), probe(view)
     return tuple(
-        Request((entrant,), min(view.queries(name), context), context, dtype="float32", budget_s=0.5, rounds=7)
+        Request((entrant,), min(view.queries(name), context), context, dtype=own.dtype, device=own.device, budget_s=0.5,
+                rounds=7)
         for name in SCENARIOS
-    )
+    )  # fmt: skip

@@ -12,10 +12,15 @@ _A100 = (
     "https://www.nvidia.com/content/dam/en-zz/Solutions/Data-Center/a100/pdf/nvidia-a100-datasheet-us-nvidia-1758950-"
     "r4-web.pdf"
 )
+# Apple publishes what its memory delivers, but no peak of matrix products.
+_M4 = "https://www.apple.com/newsroom/2024/10/apple-introduces-m4-pro-and-m4-max/"
+_MAC_STUDIO = "https://www.apple.com/mac-studio/specs/"
+_OMITTED = ("NVIDIA ", "GeForce ", "AMD Instinct ", " (SXM)")
 _NO_PEAK = Text(
     "{name} has no published peak for {dtype}; there is one for {options}.",
     "{name} 没有公布 {dtype} 的峰值；已公布的有 {options}。",
 )
+_NO_PEAK_AT_ALL = Text("{name} has no published peak, only a bandwidth.", "{name} 没有公布峰值，只公布了带宽。")
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Hardware:
         key: Plain key.
         label: Its name.
         peak: FLOP/s of dense matrix products by dtype, without the doubling that structured sparsity promises;
-            float32 is true float32, not TF32.
+            float32 is true float32, not TF32. Empty where the maker publishes none.
         bandwidth: Bytes per second between memory and chip.
         memory_bytes: Memory, in the makers' units of 10⁹.
         source: URL of the data sheet.
@@ -41,12 +46,22 @@ class Hardware:
     source: str
     device_name: str
 
+    @property
+    def short(self) -> str:
+        """Give the name without the maker of GPUs and without the form, for a chart."""
+        name = self.label.en
+        for word in _OMITTED:
+            name = name.replace(word, "")
+        return name
+
     def peak_flops(self, dtype: str) -> float:
         """Give the peak FLOP/s in a dtype.
 
         Raises:
             Refusal: If none is published; the message lists the dtypes that have one.
         """
+        if not self.peak:
+            raise Refusal(_NO_PEAK_AT_ALL.fill(name=self.label))
         if dtype not in self.peak:
             raise Refusal(_NO_PEAK.fill(name=self.label, dtype=dtype, options=", ".join(self.peak)))
         return self.peak[dtype]
@@ -159,10 +174,15 @@ HARDWARE: Registry[Hardware] = Registry(
             "https://www.amd.com/en/products/accelerators/instinct/mi300/mi300x.html",
             half=1307.4,
         ),
+        # Unified memory, shared with the CPU: what a GPU may take of it is less.
+        _hardware("apple-m4", "Apple M4", "Apple M4", 32, 120, _M4),
+        _hardware("apple-m4-pro", "Apple M4 Pro", "Apple M4 Pro", 64, 273, _M4),
+        _hardware("apple-m4-max", "Apple M4 Max", "Apple M4 Max", 128, 546, _M4),
+        _hardware("apple-m3-ultra", "Apple M3 Ultra", "Apple M3 Ultra", 512, 819, _MAC_STUDIO),
     ),
 )
 
 
 def recognise(device_name: str) -> Hardware | None:
     """Give the entry of a device by the name that torch has for it, or None: "H100 PCIe" is not the H100 (SXM)."""
-    return next((entry for entry in HARDWARE.values() if device_name.endswith(f" {entry.device_name}")), None)
+    return next((entry for entry in HARDWARE.values() if f" {device_name}".endswith(f" {entry.device_name}")), None)

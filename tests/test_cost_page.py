@@ -1,14 +1,16 @@
 """The cost page: four ways to call a layer, heads split over devices, unequal batches, roofs, links good and bad."""
 
 import json
+import math
 import re
 
 import pytest
 
-from attnviz.benchmark import Contestant, Latency, Measurement, Point, predict
+from attnviz import units
+from attnviz.benchmark import Contestant, Latency, Measurement, Point, Speed, predict
 from attnviz.benchmark.pairs import PAIRS
 from attnviz.cost import cost
-from attnviz.cost_view import SCENARIOS, measurable, priced, settle, split, unequal
+from attnviz.cost_view import SCENARIOS, measurable, priced, probe, settle, split, unequal
 from attnviz.figures.roofline import Roof, roofline
 from attnviz.hardware import HARDWARE
 from attnviz.text import LANGUAGES, Refusal
@@ -40,15 +42,13 @@ def test_every_pair_has_a_cost_in_every_way_and_when_split(pair):
     assert all(one.flops > 0 and one.bytes_moved > 0 for one in prices)
     assert prices[0].intensity > prices[-1].intensity
     share = split(mine)
-    assert share is not None and share.one.flops < prices[0].flops
+    assert share.one.flops < prices[0].flops
     assert prices[0].kv_cache_bytes / 2 <= share.one.kv_cache_bytes <= prices[0].kv_cache_bytes
 
 
 def test_heads_are_split_exactly_and_shared_ones_down_to_one():
     def shared(**given):
-        found = split(view(heads="32", d_k="128", context="1024", dtype="bfloat16", **given))
-        assert found is not None
-        return found
+        return split(view(heads="32", d_k="128", context="1024", dtype="bfloat16", **given))
 
     whole = priced(view(pair="mha-sdpa", heads="32", d_k="128", context="1024"), "prefill")
     quarter = shared(pair="mha-sdpa", devices="4").one
@@ -61,17 +61,42 @@ def test_heads_are_split_exactly_and_shared_ones_down_to_one():
     # A ring sends the output 2·(n − 1)/n times: 1,024 rows of 4,096 numbers of two bytes.
     assert shared(pair="mha-sdpa", devices="4").reduced_bytes == 1024 * 4096 * 2 * 2 * 3 // 4
     assert shared(pair="mha-sdpa", devices="1").reduced_bytes == 0
-    assert split(view(heads="32", devices="3")) is None
+
+
+def test_what_devices_cannot_share_equally_is_refused():
+    with pytest.raises(Refusal, match="32 heads cannot be shared equally by 3 devices"):
+        split(view(heads="32", devices="3"))
+    # 24 heads over 6 KV heads: four devices divide the heads and not the KV heads, twelve hold each twice.
+    with pytest.raises(Refusal, match="6 KV heads cannot be shared equally by 4 devices"):
+        split(view(pair="gqa-sdpa", heads="24", devices="4"))
+    mine = view(pair="gqa-sdpa", heads="24", devices="12")
+    assert split(mine).kv_heads == 1
+    assert split(mine).one.kv_cache_bytes * 6 == priced(mine, "decode").kv_cache_bytes
 
 
 def test_padding_costs_what_the_longest_costs_each():
-    found = unequal(view(pair="mha-eager", heads="4", d_k="16", lengths="8,4"))
+    padded, packed = unequal(view(pair="mha-eager", heads="4", d_k="16", lengths="8,4", dtype="float32"))
     config = VARIANTS["mha"].config(hidden_size=64, num_attention_heads=4)
     eight, four = (cost("mha", config, q_len=n, kv_len=n).flops for n in (8, 4))
-    assert (found.padded_flops, found.packed_flops) == (2 * eight, eight + four)
-    assert (found.padded_tokens, found.tokens) == (16, 12)
+    assert (padded.flops, packed.flops) == (2 * eight, eight + four)
+    assert (padded.tokens, packed.tokens) == (16, 12)
+    # A token keeps a key and a value of 64 numbers of four bytes.
+    assert (padded.cache_bytes, packed.cache_bytes) == (16 * 512, 12 * 512)
+    # Padded, the batch is a batch of the longest: the weights are read once for all.
+    assert padded.step_bytes == cost("mha", config, q_len=1, kv_len=8, batch=2, backend="eager").bytes_moved
+    assert 512 * 4 <= padded.step_bytes - packed.step_bytes < 2 * 512 * 4
     same = unequal(view(lengths="7,7,7"))
-    assert same.padded_flops == same.packed_flops
+    assert same.padded == same.packed
+
+
+def test_heads_too_wide_together_are_named():
+    settled = settle({"heads": "256", "d_k": "512"})
+    assert "256 heads of 512: hidden_size must be a whole number from 1 to 65,536" in settled.problems[0].en
+    assert (settled.view.heads, settled.view.d_k) == (32, 128) and settled.link() == {}
+
+
+def annotations(figure):
+    return {notice["text"]: 10 ** notice["y"] for notice in figure["layout"]["annotations"]}
 
 
 def test_a_roof_is_the_smaller_of_two_speeds():
@@ -82,10 +107,36 @@ def test_a_roof_is_the_smaller_of_two_speeds():
     roof, left, right, here = figure["data"]
     assert dict(zip(roof["x"], roof["y"], strict=True))[10.0] == 100.0 and max(roof["y"]) == 100.0
     assert (left["y"], right["y"]) == ([10.0], [100.0]) and here["y"] == [7.0] and here["text"] == ["left"]
-    # The roof is named at its flat end, work above its mark; a phone has no room for either.
-    heights = {notice["text"]: notice["y"] for notice in figure["layout"]["annotations"]}
-    assert heights == {"a": 2.0, "left": 1.0, "right": 2.0}
+    # The roof is named behind its end, work above its mark; a phone has no room for either.
+    assert annotations(figure) == {"a": 100.0, "left": 10.0, "right": 100.0}
     assert {notice["name"] for notice in figure["layout"]["annotations"]} == {"wide"}
+
+
+def test_a_device_without_a_peak_is_a_slope_that_stops_and_carries_only_what_is_before():
+    figure = roofline([Roof("a", 100.0, 10.0), Roof("open", None, 5.0)], {"left": 1.0, "right": 1000.0}, {},
+                      x_title="x", measured_name="here")  # fmt: skip
+    _, slope, left, right = figure["data"]
+    assert (slope["x"][-1], slope["y"][-1]) == (10.0, 50.0) and slope["line"]["dash"] == "dot"
+    assert left["text"] == ["a", "open"] and left["y"] == [10.0, 5.0] and right["text"] == ["a"]
+
+
+def test_names_of_near_roofs_stand_apart_and_far_ones_stay():
+    roofs = [Roof(name, peak, 1.0) for name, peak in (("a", 1000.0), ("b", 1010.0), ("c", 1e7))]
+    figure = roofline(roofs, {"left": 1.0}, {}, x_title="x", measured_name="here")
+    heights = annotations(figure)
+    low, high = figure["layout"]["yaxis"]["range"]
+    assert math.log10(heights["b"] / heights["a"]) * 290 / (high - low) == pytest.approx(15)
+    assert heights["a"] < 1000 < heights["b"] and heights["c"] == pytest.approx(1e7)
+
+
+def test_this_machine_carries_work_at_its_own_data_type(monkeypatch):
+    monkeypatch.setattr(type(cost_picture.desk()), "speed", lambda desk, asked: Speed(1e11, 1e10))
+    mine = view(dtype="bfloat16", hardware="h100,apple-m4")
+    published, apple, own = cost_picture.roofs(mine, "en")
+    assert (published.name, apple.name) == ("H100", "Apple M4: no peak published")
+    assert published.work is None and apple.flops is None and own.work is not None
+    assert own.work["decode"] == priced(mine, "decode", probe(mine).dtype).intensity
+    assert own.name == f"this machine, {probe(mine).dtype}"
 
 
 def test_measured_points_are_flops_by_the_shortest_time():
@@ -107,9 +158,11 @@ def test_measured_points_are_flops_by_the_shortest_time():
 def test_the_page_shows_roofs_and_the_table(language):
     app = visit(language, page="cost", context="1024")
     assert "cost.roofs" in plots(app)
-    (text,) = [entry.value for entry in app.markdown if entry.value.startswith("| ")]
+    text, batch = [entry.value for entry in app.markdown if entry.value.startswith("| ")]
+    assert len(batch.splitlines()) == 2 + 4
     rows = [row.strip("| ").split(" | ") for row in text.splitlines()[2:]]
-    assert len(rows) == len(SCENARIOS) and all(len(row) == 12 for row in rows)
+    # Seven quantities and the least time on four devices.
+    assert len(rows) == 7 + 4 and all(len(row) == 1 + len(SCENARIOS) for row in rows)
     for key in ("rtx-4090", "h100"):
         assert HARDWARE[key].source in said(app)
 
@@ -118,7 +171,15 @@ def test_roofs_without_the_dtype_are_left_out():
     header, _ = unpack(cost_picture.frame({"dtype": "float64", "hardware": "b200,h100", "lang": "zh"}))
     figure = header["figures"]["roofs"]
     names = [trace["name"] for trace in (figure if isinstance(figure, dict) else json.loads(figure))["data"]]
-    assert "NVIDIA H100 (SXM)" in names and "NVIDIA B200" not in names
+    assert "H100" in names and "B200" not in names
+    assert "no peak for float64 is published: B200." in said(visit(page="cost", dtype="float64", hardware="b200,h100"))
+
+
+def test_a_device_without_a_peak_has_the_time_of_its_memory():
+    app = visit(page="cost", hardware="apple-m4", context="1024", heads="8", d_k="64")
+    moved = priced(view(context="1024", heads="8", d_k="64"), "prefill").bytes_moved
+    (text,) = [entry.value for entry in app.markdown if entry.value.startswith("| ") and "prefill:" in entry.value]
+    assert f"| Least time, Apple M4 (memory alone) | ≥ {units.seconds(moved / 120e9)} |" in text
 
 
 def test_devices_that_do_not_divide_the_heads_are_named():
@@ -139,6 +200,7 @@ HOSTILE = {
     "lengths=" + ",".join(["5"] * 33): "lengths must be at most 32 whole numbers",
     "devices=0": "devices must be a whole number from 1",
     "hardware=abacus": "hardware must be 1 to 6 of",
+    "d_k=513": "d_k must be a whole number from 8 to 512",
     "<b>=1": "'<b>' is not a setting of this page.",
 }
 

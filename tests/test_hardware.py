@@ -15,8 +15,9 @@ from attnviz.units import DTYPES
 def test_an_entry_holds_together(key):
     entry = HARDWARE[key]
     assert entry.source.startswith("https://") and len(entry.label.en) > 3
-    assert set(entry.peak) <= set(DTYPES) and entry.peak
-    assert 10e9 < entry.memory_bytes < 1e12 and 1e11 < entry.bandwidth < 2e13
+    # Apple alone publishes no peak.
+    assert set(entry.peak) <= set(DTYPES) and bool(entry.peak) != key.startswith("apple-")
+    assert 15e9 < entry.memory_bytes < 1e12 and 1e11 < entry.bandwidth < 2e13
     for dtype in entry.peak:
         assert 1e12 < entry.peak_flops(dtype) < 1e16
         assert entry.ridge(dtype) == entry.peak_flops(dtype) / entry.bandwidth
@@ -31,6 +32,19 @@ def test_an_entry_holds_together(key):
 )
 def test_peaks_agree_with_shares_that_papers_report(key, reached, share):
     assert reached / HARDWARE[key].peak_flops("float16") == pytest.approx(share, abs=0.01)
+
+
+def test_a_maker_may_publish_no_peak_at_all():
+    entry = HARDWARE["apple-m4-max"]
+    assert (entry.bandwidth, entry.memory_bytes) == (546e9, 128 * 10**9)
+    with pytest.raises(Refusal, match="Apple M4 Max has no published peak, only a bandwidth"):
+        entry.ridge("float16")
+
+
+def test_short_names_are_told_apart():
+    short = [entry.short for entry in HARDWARE.values()]
+    assert len(set(short)) == len(short)
+    assert HARDWARE["h100"].short == "H100" and HARDWARE["apple-m4"].short == "Apple M4"
 
 
 def test_what_is_not_published_is_named():
@@ -52,6 +66,8 @@ def test_what_is_not_published_is_named():
         ("NVIDIA GeForce RTX 4090", "rtx-4090"),
         ("NVIDIA GeForce RTX 4090 D", None),
         ("NVIDIA H100 PCIe", None),
+        ("Apple M4", "apple-m4"),
+        ("Apple M4 Pro", "apple-m4-pro"),
         ("AMD EPYC", None),
     ],
 )

@@ -8,17 +8,32 @@ from attnviz import units
 
 Figure = dict[str, Any]
 HEIGHT = 390
+# What the figure is high without its margins, and the height of a line of text, both in pixels.
+_PLOT, _LINE = 290, 15
+# Where nothing published says how far a slope goes, it is drawn to a bend that is common among accelerators.
+_OPEN_END = 100.0
+# Share of the width that is left for the roofs' names.
+_NAMES = 0.17
 _GREY = "rgba(128,128,128,0.9)"
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 
 
 class Roof(NamedTuple):
-    """Hold one device: its peak in FLOP/s and its bandwidth in bytes per second; ``own`` is this machine."""
+    """Hold one device.
+
+    Args:
+        name: Its name.
+        flops: Peak in FLOP/s; None where none is known, which leaves the slope without a roof.
+        bandwidth: Bytes per second.
+        own: Whether it is this machine.
+        work: Name → FLOPs per byte, where it is not what the other roofs are given.
+    """
 
     name: str
-    flops: float
+    flops: float | None
     bandwidth: float
     own: bool = False
+    work: Mapping[str, float] | None = None
 
 
 def roofline(
@@ -41,64 +56,123 @@ def roofline(
     Source:
         Williams, Waterman, Patterson 2009, https://doi.org/10.1145/1498765.1498785
     """
-    places = [*work.values(), *(x for x, _ in measured.values()), *(roof.flops / roof.bandwidth for roof in roofs)]
-    low, high = min([*places, 1.0]) / 3, max([*places, 100.0]) * 4
-    data: list[Figure] = []
-    for index, roof in enumerate(roofs):
-        ridge = roof.flops / roof.bandwidth
-        xs = sorted({low, min(max(ridge, low), high), high})
-        colour = _GREY if roof.own else f"theme-{index % 8}"
-        line = {"color": colour, "width": 2.5, "dash": "dash" if roof.own else "solid"}
-        data.append({"type": "scatter", "mode": "lines", "x": xs, "y": [_reached(roof, x) for x in xs], "line": line,
-                     "name": roof.name, "hoverinfo": "skip"})  # fmt: skip
-    for index, (name, x) in enumerate(work.items()):
-        symbol = _SYMBOLS[index % len(_SYMBOLS)]
-        data.append({
-            "type": "scatter", "mode": "markers", "x": [x] * len(roofs), "y": [_reached(roof, x) for roof in roofs],
-            "name": name, "marker": {"symbol": symbol, "size": 10, "color": _GREY},
-            "text": [roof.name for roof in roofs],
-            "hovertemplate": "%{text}: %{y:.3~s}FLOP/s · %{x:.3~g} FLOP/B<extra>%{fullData.name}</extra>",
-        })  # fmt: skip
+    ridges = [roof.flops / roof.bandwidth for roof in roofs if roof.flops is not None]
+    own = [x for roof in roofs for x in (roof.work or {}).values()]
+    places = [*work.values(), *own, *(x for x, _ in measured.values()), *ridges]
+    low, high = min([*places, 1.0]) / 3, max([*places, _OPEN_END]) * 2
+    ends = [_end(roof, roofs, high) for roof in roofs]
+    data = [_line(roof, index, low, end) for index, (roof, end) in enumerate(zip(roofs, ends, strict=True))]
+    for index, name in enumerate(work):
+        data.append(_marks(name, _SYMBOLS[index % len(_SYMBOLS)], _placed(name, roofs, work, ends)))
     if measured:
-        names, points = list(measured), list(measured.values())
-        symbols = [f"{_SYMBOLS[list(work).index(name) % len(_SYMBOLS)]}-open" for name in names]
+        symbols = [f"{_SYMBOLS[list(work).index(name) % len(_SYMBOLS)]}-open" for name in measured]
         data.append({
-            "type": "scatter", "mode": "markers", "x": [x for x, _ in points], "y": [y for _, y in points],
-            "name": measured_name, "text": names, "marker": {"symbol": symbols, "size": 14, "line": {"width": 3}},
+            "type": "scatter", "mode": "markers", "x": [x for x, _ in measured.values()],
+            "y": [y for _, y in measured.values()], "name": measured_name, "text": list(measured),
+            "marker": {"symbol": symbols, "size": 14, "line": {"width": 3}},
             "hovertemplate": "%{text}: %{y:.3~s}FLOP/s · %{x:.3~g} FLOP/B<extra></extra>",
         })  # fmt: skip
-    axis = {"type": "log", "exponentformat": "SI", "dtick": 1}
-    heights = [y for trace in data for y in trace["y"]]
-    powers = [10.0**power for power in range(math.floor(math.log10(min(heights))), 19)]
-    names_of = [units.flops_per_second(value) for value in powers]
+    heights = [math.log10(y) for trace in data for y in trace["y"]] or [0.0, 1.0]
+    bottom, top = min(heights) - 0.2, max(heights) + 0.6
+    powers = [10.0**power for power in range(math.ceil(bottom), math.floor(top) + 1)]
+    left, right = math.log10(low), math.log10(high)
+    width = (right - left) / (1 - _NAMES)
+    pixels = _PLOT / (top - bottom)
     layout = {
-        "height": HEIGHT, "margin": {"l": 8, "r": 12, "t": 22, "b": 8}, "annotations": _named(roofs, work, high),
-        "xaxis": {**axis, "title": {"text": x_title}, "range": [math.log10(low), math.log10(high)]},
-        "yaxis": {"type": "log", "automargin": True, "tickvals": powers, "ticktext": names_of},
+        "height": HEIGHT, "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
+        "annotations": _named(roofs, ends, pixels) + _above(roofs, work, ends),
+        "xaxis": {"type": "log", "tickformat": "~s", "dtick": 1, "title": {"text": x_title},
+                  "range": [left, left + width]},
+        "yaxis": {"type": "log", "automargin": True, "tickvals": powers, "range": [bottom, top],
+                  "ticktext": [units.flops_per_second(value) for value in powers]},
         "legend": {"orientation": "h", "x": 0, "y": -0.24, "yanchor": "top", "font": {"size": 12}},
     }  # fmt: skip
     return {"data": data, "layout": layout}
 
 
-def _named(roofs: Sequence[Roof], work: Mapping[str, float], right: float) -> list[Figure]:
-    """Name each roof at its flat end, and each work above its mark on the highest roof."""
+def _end(roof: Roof, roofs: Sequence[Roof], high: float) -> float:
+    """Give how far a roof is drawn: a slope without one to the first bend of a published roof."""
+    if roof.flops is not None:
+        return high
+    return min((one.flops / one.bandwidth for one in roofs if one.flops is not None and not one.own), default=_OPEN_END)
+
+
+def _line(roof: Roof, index: int, low: float, end: float) -> Figure:
+    bend = end if roof.flops is None else min(max(roof.flops / roof.bandwidth, low), end)
+    xs = sorted({low, bend, end})
+    dash = "dash" if roof.own else "dot" if roof.flops is None else "solid"
+    line = {"color": _colour(roof, index), "width": 2.5, "dash": dash}
+    return {"type": "scatter", "mode": "lines", "x": xs, "y": [_reached(roof, x) for x in xs], "line": line,
+            "name": roof.name, "hoverinfo": "skip"}  # fmt: skip
+
+
+def _colour(roof: Roof, index: int) -> str:
+    return _GREY if roof.own else f"theme-{index % 8}"
+
+
+def _placed(
+    name: str, roofs: Sequence[Roof], work: Mapping[str, float], ends: Sequence[float]
+) -> list[tuple[Roof, float]]:
+    """Give the roofs that reach as far as a work, each with the work's intensity there."""
+    found = [(roof, (roof.work or work)[name], end) for roof, end in zip(roofs, ends, strict=True)]
+    return [(roof, x) for roof, x, end in found if x <= end]
+
+
+def _marks(name: str, symbol: str, placed: Sequence[tuple[Roof, float]]) -> Figure:
+    return {
+        "type": "scatter", "mode": "markers", "x": [x for _, x in placed], "y": [_reached(*each) for each in placed],
+        "name": name, "marker": {"symbol": symbol, "size": 10, "color": _GREY},
+        "text": [roof.name for roof, _ in placed],
+        "hovertemplate": "%{text}: %{y:.3~s}FLOP/s · %{x:.3~g} FLOP/B<extra>%{fullData.name}</extra>",
+    }  # fmt: skip
+
+
+def _named(roofs: Sequence[Roof], ends: Sequence[float], pixels: float) -> list[Figure]:
+    """Name each roof behind its end, apart from the others; ``pixels`` are those of a power of ten."""
+    order = sorted(range(len(roofs)), key=lambda index: _reached(roofs[index], ends[index]))
+    heights = _apart([math.log10(_reached(roofs[index], ends[index])) for index in order], _LINE / pixels)
     notices: list[Figure] = []
-    for index, roof in enumerate(roofs):
-        colour = {} if roof.own else {"color": f"theme-{index % 8}"}
+    for index, height in zip(order, heights, strict=True):
+        colour = {} if roofs[index].own else {"color": _colour(roofs[index], index)}
         notices.append(
-            {"x": math.log10(right), "y": math.log10(roof.flops), "xanchor": "right", "yanchor": "bottom",
-             "text": roof.name, "font": {"size": 13, **colour}}
+            {"x": math.log10(ends[index]), "y": height, "xanchor": "left", "yanchor": "middle", "xshift": 4,
+             "text": roofs[index].name, "font": {"size": 13, **colour}}
         )  # fmt: skip
-    for name, x in work.items():
-        top = max((_reached(roof, x) for roof in roofs), default=None)
-        if top is not None:
+    return _wide(notices)
+
+
+def _above(roofs: Sequence[Roof], work: Mapping[str, float], ends: Sequence[float]) -> list[Figure]:
+    """Name each work above its mark on the highest roof."""
+    notices: list[Figure] = []
+    for name in work:
+        marks = [(_reached(*each), each[1]) for each in _placed(name, roofs, work, ends)]
+        if marks:
+            top, x = max(marks)
             notices.append(
                 {"x": math.log10(x), "y": math.log10(top), "xanchor": "center", "yanchor": "bottom", "yshift": 6,
                  "text": name, "font": {"size": 13}}
             )  # fmt: skip
+    return _wide(notices)
+
+
+def _wide(notices: Sequence[Figure]) -> list[Figure]:
     # On a phone they would lie over one another; the legend stands in for them there.
     return [{"name": "wide", "xref": "x", "yref": "y", "showarrow": False, **notice} for notice in notices]
 
 
+def _apart(heights: Sequence[float], gap: float) -> list[float]:
+    """Move ascending heights as little as it takes for each to stand a gap above the one before."""
+    groups: list[tuple[float, int]] = []
+    for index, height in enumerate(heights):
+        mean, count = height - index * gap, 1
+        while groups and groups[-1][0] > mean:
+            above, size = groups.pop()
+            mean, count = (above * size + mean * count) / (size + count), size + count
+        groups.append((mean, count))
+    means = [mean for mean, count in groups for _ in range(count)]
+    return [mean + index * gap for index, mean in enumerate(means)]
+
+
 def _reached(roof: Roof, intensity: float) -> float:
-    return min(roof.flops, intensity * roof.bandwidth)
+    slope = intensity * roof.bandwidth
+    return slope if roof.flops is None else min(roof.flops, slope)

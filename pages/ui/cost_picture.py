@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from attnviz import units
-from attnviz.benchmark import Measurement, Probe, Request, Result, desk, predict
+from attnviz.benchmark import Measurement, Request, Result, desk, predict
 from attnviz.benchmark.pairs import PAIRS
-from attnviz.cost_view import SCENARIOS, View, priced, settle
+from attnviz.cost_view import SCENARIOS, View, priced, probe, settle
 from attnviz.figures.roofline import Roof, roofline
 from attnviz.hardware import HARDWARE
 from pages.ui import asked
@@ -22,7 +22,9 @@ def names(language: str) -> dict[str, str]:
 
 
 def roofs(view: View, language: str, reached: float = 0.0) -> list[Roof]:
-    """Give the roofs asked for that have a peak for the data type, and this machine's in float32 once it is known.
+    """Give the roofs asked for, and this machine's once it is known.
+
+    A device whose maker publishes no peak at all has its slope; one that has a peak for other data types is left out.
 
     Args:
         view: The view.
@@ -30,14 +32,20 @@ def roofs(view: View, language: str, reached: float = 0.0) -> list[Roof]:
         reached: The highest FLOP/s that was measured: a roof found while the machine was busy is raised to it.
     """
     entries = [HARDWARE[key] for key in view.hardware.split(",")]
-    found = [
-        Roof(entry.label.say(language), entry.peak[view.dtype], entry.bandwidth)
-        for entry in entries
-        if view.dtype in entry.peak
-    ]
-    speed = desk().speed(Probe("float32"))
-    own = [] if speed is None else [Roof(say(language, "cost.own"), max(speed.flops, reached), speed.bandwidth, True)]
-    return [*found, *own]
+    found = []
+    for entry in entries:
+        if not entry.peak:
+            found.append(Roof(say(language, "cost.no_peak", name=entry.short), None, entry.bandwidth))
+        elif view.dtype in entry.peak:
+            found.append(Roof(entry.short, entry.peak[view.dtype], entry.bandwidth))
+    asked = probe(view)
+    speed = desk().speed(asked)
+    if speed is not None:
+        called = names(language)
+        work = {called[name]: priced(view, name, asked.dtype).intensity for name in SCENARIOS}
+        own = say(language, "cost.own", dtype=asked.dtype)
+        found.append(Roof(own, max(speed.flops, reached), speed.bandwidth, True, work))
+    return found
 
 
 def draw(view: View, language: str, requests: Sequence[Request] = (), shown: Sequence[Result] = ()) -> Drawn:
@@ -53,10 +61,11 @@ def draw(view: View, language: str, requests: Sequence[Request] = (), shown: Seq
     reached = max((speed for _, speed in points.values()), default=0.0)
     figure = roofline(
         roofs(view, language, reached), work, points, x_title=say(language, "cost.axis.intensity"),
-        measured_name=say(language, "cost.measured"),
+        measured_name=say(language, "cost.measured", dtype=probe(view).dtype),
     )  # fmt: skip
     each = ", ".join(f"{name} {units.number(intensity)}" for name, intensity in work.items())
-    caption = say(language, "cost.caption", pair=PAIRS[view.pair].name, context=units.count(view.context), each=each)
+    fields = {"pair": PAIRS[view.pair].name, "context": units.count(view.context), "dtype": view.dtype, "each": each}
+    caption = say(language, "cost.caption", **fields)
     return Drawn(figure, caption, caption)
 
 

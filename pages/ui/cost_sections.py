@@ -7,9 +7,10 @@ import streamlit as st
 from attnviz import units
 from attnviz.benchmark import Request, Result
 from attnviz.cost import Cost
-from attnviz.cost_view import SCENARIOS, View, measurable, priced, split, unequal
+from attnviz.cost_view import SCENARIOS, Batch, View, measurable, priced, split, unequal
 from attnviz.figures.roofline import HEIGHT
-from attnviz.hardware import HARDWARE
+from attnviz.hardware import HARDWARE, Hardware
+from attnviz.text import Refusal
 from pages.ui import cost_picture, layout, measured
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
@@ -17,7 +18,8 @@ from pages.ui.plot import plot
 from pages.ui.translate import table
 
 _STYLE = """<style>
-@media (max-width: 640px) { .st-key-cost-table :is(th, td) { white-space: nowrap; } }
+.st-key-cost-table td + td { white-space: nowrap; }
+@media (max-width: 640px) { .st-key-cost-table :is(th, td) { padding: 0.3rem 0.4rem; font-size: 0.85rem; } }
 </style>"""
 SOURCES = (
     ("Williams, Waterman, Patterson 2009, Roofline", "https://doi.org/10.1145/1498765.1498785"),
@@ -63,6 +65,10 @@ def picture(panel: Panel, group: Group) -> None:
         )  # fmt: skip
 
     measured.section(panel, "roofs", measurable(view), draw)
+    absent = [HARDWARE[key] for key in view.hardware.split(",")]
+    absent = [one.short for one in absent if one.peak and view.dtype not in one.peak]
+    if absent:
+        st.caption(panel.title("absent", dtype=view.dtype, names=layout.escape(", ".join(absent))))
 
 
 def ways(panel: Panel) -> None:
@@ -78,6 +84,7 @@ def ways(panel: Panel) -> None:
 
 
 def _table(panel: Panel, view: View) -> str:
+    """Give the quantities in rows, the ways to call in columns, as a table in Markdown."""
     fields: Mapping[str, Callable[[Cost], str]] = {
         "flops": lambda one: units.flops(one.flops),
         "moved": lambda one: units.binary_bytes(one.bytes_moved),
@@ -87,26 +94,34 @@ def _table(panel: Panel, view: View) -> str:
         "peak": lambda one: units.binary_bytes(one.peak_bytes),
         "cache": lambda one: units.binary_bytes(one.kv_cache_bytes),
     }
-    entries = [HARDWARE[key] for key in view.hardware.split(",") if view.dtype in HARDWARE[key].peak]
-    heading = [panel.title("table.way"), *(panel.title(f"table.{name}") for name in fields)]
-    heading += [layout.escape(f"≥ {entry.label.say(panel.language)}") for entry in entries]
-    lines = ["| " + " | ".join(heading) + " |", "|:--" + "|--:" * (len(heading) - 1) + "|"]
-    for name, label in SCENARIOS.items():
-        one = priced(view, name)
-        cells = [label.fill(new=units.count(view.queries("extend")), drafts=view.drafts).say(panel.language)]
-        cells += [give(one) for give in fields.values()]
-        least = [max(one.flops / entry.peak[view.dtype], one.bytes_moved / entry.bandwidth) for entry in entries]
-        lines.append("| " + " | ".join([*cells, *map(units.seconds, least)]) + " |")
-    return "\n".join(lines)
+    prices = [priced(view, name) for name in SCENARIOS]
+    new = {"new": units.count(view.queries("extend")), "drafts": view.drafts}
+    heading = [label.fill(**new).say(panel.language) for label in SCENARIOS.values()]
+    rows = [[panel.title(f"table.{name}"), *map(give, prices)] for name, give in fields.items()]
+    for key in view.hardware.split(","):
+        entry = HARDWARE[key]
+        if entry.peak and view.dtype not in entry.peak:
+            continue
+        least = [max(_arithmetic(entry, view.dtype, one), one.bytes_moved / entry.bandwidth) for one in prices]
+        name = panel.title("table.least" if entry.peak else "table.least_memory", name=layout.escape(entry.short))
+        rows.append([name, *(f"≥ {units.seconds(one)}" for one in least)])
+    lines = ["| " + " | ".join(cells) + " |" for cells in ([panel.title("table.way"), *heading], *rows)]
+    return "\n".join([lines[0], "|:--" + "|--:" * len(SCENARIOS) + "|", *lines[1:]])
+
+
+def _arithmetic(entry: Hardware, dtype: str, one: Cost) -> float:
+    """Give the seconds that a device's peak takes; none where no peak is known."""
+    return one.flops / entry.peak_flops(dtype) if entry.peak else 0.0
 
 
 def _split(panel: Panel, view: View) -> None:
     """Show what each of several devices takes when they share the heads."""
     st.subheader(panel.title("split.title"), anchor=False)
     panel.control("devices")
-    share = split(view)
-    if share is None:
-        st.info(panel.title("split.no", heads=view.heads, devices=view.devices), icon=":material/info:")
+    try:
+        share = split(view)
+    except Refusal as refusal:
+        st.info(layout.escape(refusal.text.say(panel.language)), icon=":material/info:")
         return
     columns = st.columns(4)
     given = {
@@ -126,19 +141,27 @@ def _unequal(panel: Panel, view: View) -> None:
     """Show what padding a batch of unequal lengths costs."""
     st.subheader(panel.title("unequal.title"), anchor=False)
     panel.control("lengths")
-    found = unequal(view)
-    fields = {
-        "padded": units.flops(found.padded_flops), "packed": units.flops(found.packed_flops),
-        "waste": units.percent(1 - found.packed_flops / found.padded_flops), "tokens": units.count(found.tokens),
-        "all": units.count(found.padded_tokens),
-    }  # fmt: skip
-    st.markdown(panel.title("unequal.words", **fields))
+    padded, packed = unequal(view)
+    fields: Mapping[str, Callable[[Batch], tuple[int, str]]] = {
+        "tokens": lambda one: (one.tokens, units.count(one.tokens)),
+        "flops": lambda one: (one.flops, units.flops(one.flops)),
+        "cache": lambda one: (one.cache_bytes, units.binary_bytes(one.cache_bytes)),
+        "step": lambda one: (one.step_bytes, units.binary_bytes(one.step_bytes)),
+    }
+    names = ("what", "padded", "packed", "waste")
+    lines = ["| " + " | ".join(panel.title(f"unequal.{name}") for name in names) + " |", "|:--|--:|--:|--:|"]
+    for name, give in fields.items():
+        (much, said), (least, least_said) = give(padded), give(packed)
+        cells = (panel.title(f"unequal.{name}"), said, least_said, units.percent(1 - least / much))
+        lines.append("| " + " | ".join(cells) + " |")
+    st.markdown("\n".join(lines))
+    st.caption(panel.title("unequal.words"))
 
 
 def words(panel: Panel) -> None:
     """Say what is counted and what is not, and give the sources."""
     st.subheader(panel.title("words.title"), anchor=False)
-    for name in ("roof", "decode", "counted", "own"):
+    for name in ("roof", "decode", "counted", "own", "apple"):
         st.markdown(panel.title(f"words.{name}"))
     chosen = tuple((HARDWARE[key].label.say(panel.language), HARDWARE[key].source)
                    for key in panel.settled.view.hardware.split(","))  # fmt: skip

@@ -45,7 +45,7 @@ def accelerators(view: View, language: str) -> Drawn:
     """Give the memory of each accelerator beside what weights and cache need."""
     weights, cache = weight_bytes(view), taken(view)
     found = sorted(fits(view), key=lambda fit: fit.memory)
-    bars = [Bar(_short(fit.hardware.label.say(language)), fit.memory, fit.fits, _said(fit, language)) for fit in found]
+    bars = [Bar(fit.hardware.short, fit.memory, fit.fits, _said(fit, language)) for fit in found]
     fields = {"weights": units.decimal_bytes(weights), "cache": units.decimal_bytes(cache)}
     names = {f"{part}_name": say(language, f"kv_cache.fit.{part}", **fields) for part in fields}
     figure = memory_bars(bars, weights, cache, **names)
@@ -54,13 +54,6 @@ def accelerators(view: View, language: str) -> Drawn:
     return Drawn(
         figure, say(language, "kv_cache.fit.caption", **fields), say(language, "kv_cache.fit.alt", each=each, **fields)
     )
-
-
-def _short(name: str) -> str:
-    """Give an accelerator's name without its maker and its form, which the table has."""
-    for word in ("NVIDIA ", "GeForce ", "AMD Instinct ", " (SXM)"):
-        name = name.replace(word, "")
-    return name
 
 
 def _said(fit: Fit, language: str) -> str:
