@@ -12,7 +12,7 @@ import torch
 from attnviz import saturation
 from attnviz.knobs import Choice, Integer, Knob, Number
 from attnviz.reading import Reader, Settled
-from attnviz.saturation import SCALINGS, Curves, Source, theory
+from attnviz.saturation import SCALINGS, Curves, Source, correlated, theory
 from attnviz.settings import D_K_STOPS
 from attnviz.text import Text, same
 
@@ -224,14 +224,18 @@ def spread_theory(view: View, scaling: str, d_ks: np.ndarray) -> np.ndarray | No
 def expected(view: View, scaling: str, field: str) -> np.ndarray | None:
     """Give the theory line of one field of ``Point`` along the sweep, or None where there is none.
 
-    The spread has a formula. The rest is what independent normal scores of that spread give, which needs queries and
-    keys that do not know each other.
+    The spread has a formula. The rest is what independent normal scores of that spread give, or, where each query has
+    a key of its own, rows drawn from the distribution that the scores then have.
     """
     d_ks = np.array(saturation.SWEEP)
     spread = spread_theory(view, scaling, d_ks)
-    if field == "spread" or spread is None:
+    if field == "spread" and spread is not None:
         return spread
     if view.correlation != 0.0:
+        setting = correlated.Setting(*(getattr(view, name) for name in correlated.Setting._fields))
+        found = correlated.of_own_key(setting).get(scaling)
+        return None if found is None else found[field]
+    if spread is None:
         return None
     if SCALINGS[scaling].normalize:
         # A cosine of few dimensions is nowhere near normal: it is at its ends ±1 more often than between them.

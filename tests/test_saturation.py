@@ -1,5 +1,6 @@
 """Saturation: golden values, theory beside measurement, autograd beside loops, the ends of each dtype, the training."""
 
+import itertools
 import math
 import runpy
 
@@ -155,10 +156,36 @@ def test_a_query_of_no_length_has_no_direction_and_no_line():
     assert views.expected(view, "sqrt", "gradient") is not None
 
 
-def test_correlated_queries_have_no_line_but_the_spread():
-    view = settle({"correlation": "0.5"}).view
-    assert views.expected(view, "sqrt", "spread") is not None
-    assert all(views.expected(view, "sqrt", field) is None for field in ("top", "gradient", "entropy"))
+@pytest.mark.parametrize(("keys", "correlation"), [("8", "-0.8"), ("64", "0.5"), ("64", "1")])
+def test_the_lines_of_correlated_queries_meet_the_dots_at_every_d_k(keys, correlation):
+    given = {"keys": keys, "correlation": correlation, "variance_k": "2", "samples": "2048"}
+    for show, fields in (("collapse", ("spread", "top", "effective")), ("learning", ("entropy", "jacobian"))):
+        view = settle(given | {"show": show}).view
+        swept = views.curves(view)
+        for scaling, field in itertools.product(SCALINGS, fields):
+            line, dots = views.expected(view, scaling, field), swept.values[scaling][field]
+            assert line is not None and np.isfinite(line).all()
+            np.testing.assert_allclose(line[1:], dots[1:], rtol=0.09, atol=0.015, err_msg=f"{scaling} {field}")
+        if show == "learning":
+            for scaling in SCALINGS:
+                line, dots = views.expected(view, scaling, "gradient"), swept.values[scaling]["gradient"]
+                # The median of a gradient that falls by orders of magnitude is a matter of orders.
+                strong = (dots > 0.3 * dots.max()) & (swept.d_k >= 4)
+                np.testing.assert_allclose(line[strong], dots[strong], rtol=0.25, err_msg=scaling)
+
+
+def test_lines_of_correlated_queries_go_over_into_those_of_strangers():
+    """Where the correlation is nearly none, two ways to the same line meet."""
+    near, none = (settle({"correlation": text, "keys": "16"}).view for text in ("0.001", "0"))
+    for scaling, field in itertools.product(("sqrt", "linear", "qk_norm"), ("top", "effective")):
+        lines = [views.expected(view, scaling, field)[6:] for view in (near, none)]
+        np.testing.assert_allclose(*lines, rtol=0.05)
+
+
+def test_correlated_queries_of_no_length_have_no_cosine():
+    view = settle({"correlation": "0.5", "variance_k": "0"}).view
+    assert views.expected(view, "qk_norm", "top") is None
+    np.testing.assert_allclose(views.expected(view, "none", "top"), 1 / 64)
 
 
 def test_the_score_of_a_query_s_own_key_grows_like_d_k():
