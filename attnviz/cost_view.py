@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from attnviz import config
-from attnviz.benchmark import Probe, Request
+from attnviz.benchmark import Contestant, Probe, Request
 from attnviz.benchmark.pairs import PAIRS, options
 from attnviz.cost import Cost, cost
 from attnviz.device import default_device, dtypes
@@ -34,6 +34,11 @@ _KV_HEADS = Text(
     "{heads} KV heads cannot be shared equally by {devices} devices: one number must divide the other.",
     "{heads} 个 KV 头不能平均分给 {devices} 个设备：两个数须有一个整除另一个。",
 )
+_KV_FOLLOW = Text(
+    "{name} was {got}, which does not divide {heads} heads; using {used}.",
+    "{name} 原为 {got}，不能整除 {heads} 个头，改用 {used}。",
+)
+KV_HEADS = "num_key_value_heads"
 # What is measured here must end soon; what is longer stays predicted.
 MOST_MEASURED = 1024
 
@@ -49,6 +54,8 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
                     stops=(1, 2, 4, 8, 16, 32, 64, 128)),
             Integer("d_k", same("d_k (head_dim)"), 128, low=8, high=512, slider_high=256,
                     stops=(8, 16, 32, 64, 128, 256)),
+            Integer("kv_heads", Text("KV heads", "KV 头数"), 8, low=1, high=256, slider_high=128,
+                    stops=(1, 2, 4, 8, 16, 32, 64, 128)),
             Integer("batch", Text("Batch", "批大小"), 1, low=1, high=1024, slider_high=256,
                     stops=(1, 2, 4, 8, 16, 32, 64, 128, 256)),
             Integer("new", Text("New tokens of extend", "续写的新 token 数"), 512, low=1, high=2**20),
@@ -73,6 +80,7 @@ class View:
     context: int
     heads: int
     d_k: int
+    kv_heads: int
     batch: int
     new: int
     drafts: int
@@ -89,7 +97,14 @@ class View:
     @property
     def sizes(self) -> Any:
         """Give the layer's configuration."""
-        return PAIRS[self.pair].contestant(self.heads, self.d_k).config
+        return self.contestant.config
+
+    @property
+    def contestant(self) -> Contestant:
+        """Give the whole layer as it is measured."""
+        whole = PAIRS[self.pair].contestant(self.heads, self.d_k, "layer")
+        own = {KV_HEADS: self.kv_heads} if _shares(self.variant) else {}
+        return replace(whole, sizes={**whole.sizes, **own})
 
     def queries(self, scenario: str) -> int:
         """Give how many tokens ask in a scenario."""
@@ -101,15 +116,35 @@ def settle(given: Mapping[str, object]) -> Settled[View]:
     """Turn settings as text into a checked view; never raises for any content of ``given``."""
     reader = Reader(given, frozenset(KNOBS))
     for name, knob in KNOBS.items():
-        reader.read(name, knob)
+        if name != "kv_heads":
+            reader.read(name, knob)
+    _read_kv_heads(reader)
     view = _view(reader)
     try:
         view.sizes  # noqa: B018
     except Refusal as refusal:
         together = _TOGETHER.fill(heads=view.heads, d_k=view.d_k, why=refusal.text)
-        reader.refuse_together(together, ("heads", "d_k"))
+        reader.defaults["kv_heads"] = KNOBS["kv_heads"].default
+        reader.refuse_together(together, ("heads", "d_k", "kv_heads"))
         view = _view(reader)
     return reader.settled(view)
+
+
+def _shares(variant: Variant) -> bool:
+    """Say whether a variant's number of KV heads can be chosen."""
+    return any(knob.name == KV_HEADS for knob in variant.knobs)
+
+
+def _read_kv_heads(reader: Reader) -> None:
+    """Read the KV heads, a quarter of the heads where nothing is said; they follow the heads that they must divide."""
+    heads = cast("int", reader.values["heads"])
+    usual = VARIANTS["gqa"].config(num_attention_heads=heads, hidden_size=heads).num_key_value_heads
+    asked = cast("int", reader.read("kv_heads", KNOBS["kv_heads"], usual))
+    if not _shares(VARIANTS[PAIRS[str(reader.values["pair"])].variant]):
+        reader.knobs.pop("kv_heads")
+        return
+    if heads % asked:
+        reader.follow("kv_heads", config.nearest_divisor(asked, heads), _KV_FOLLOW, heads=heads)
 
 
 def _view(reader: Reader) -> View:
@@ -166,12 +201,12 @@ def split(view: View) -> Share:
     whole, heads = view.sizes, view.heads // view.devices
     own = {"hidden_size": whole.hidden_size, "num_attention_heads": heads, "head_dim": whole.head_dim}
     kv_heads = None
-    if any(knob.name == "num_key_value_heads" for knob in view.variant.knobs):
+    if _shares(view.variant):
         shared = whole.num_key_value_heads
         if shared % view.devices and view.devices % shared:
             raise Refusal(_KV_HEADS.fill(heads=shared, devices=view.devices))
         kv_heads = max(1, shared // view.devices)
-        own["num_key_value_heads"] = kv_heads
+        own[KV_HEADS] = kv_heads
     for name in ("kv_lora_rank", "qk_rope_head_dim", "v_head_dim"):
         if hasattr(whole, name):
             own[name] = getattr(whole, name)
@@ -222,9 +257,6 @@ def probe(view: View) -> Probe:
 def measurable(view: View) -> tuple[Request, ...]:
     """Give a request for each scenario on this machine: one sequence, with a context that ends soon."""
     context = min(view.context, MOST_MEASURED)
-    entrant, own = PAIRS[view.pair].contestant(view.heads, view.d_k, "layer"), probe(view)
-    return tuple(
-        Request((entrant,), min(view.queries(name), context), context, dtype=own.dtype, device=own.device, budget_s=0.5,
-                rounds=7)
-        for name in SCENARIOS
-    )  # fmt: skip
+    own = probe(view)
+    shared = {"dtype": own.dtype, "device": own.device, "budget_s": 0.5, "rounds": 7}
+    return tuple(Request((view.contestant,), min(view.queries(name), context), context, **shared) for name in SCENARIOS)

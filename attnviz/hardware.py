@@ -31,7 +31,8 @@ class Hardware:
         key: Plain key.
         label: Its name.
         peak: FLOP/s of dense matrix products by dtype, without the doubling that structured sparsity promises;
-            float32 is true float32, not TF32. Empty where the maker publishes none.
+            float32 is true float32, not TF32; float64 is that of the tensor cores, where they multiply it. Empty where
+            the maker publishes none.
         bandwidth: Bytes per second between memory and chip.
         memory_bytes: Memory, in the makers' units of 10⁹.
         source: URL of the data sheet.
@@ -127,7 +128,7 @@ HARDWARE: Registry[Hardware] = Registry(
             _A100,
             half=312,
             float32=19.5,
-            float64=9.7,
+            float64=19.5,
         ),
         _hardware(
             "a100-80gb",
@@ -138,7 +139,7 @@ HARDWARE: Registry[Hardware] = Registry(
             _A100,
             half=312,
             float32=19.5,
-            float64=9.7,
+            float64=19.5,
         ),
         _hardware(
             "h100",
@@ -149,7 +150,7 @@ HARDWARE: Registry[Hardware] = Registry(
             "https://www.nvidia.com/en-us/data-center/h100/",
             half=989.5,
             float32=67,
-            float64=34,
+            float64=67,
         ),
         _hardware(
             "h200",
@@ -160,7 +161,7 @@ HARDWARE: Registry[Hardware] = Registry(
             "https://www.nvidia.com/en-us/data-center/h200/",
             half=989.5,
             float32=67,
-            float64=34,
+            float64=67,
         ),
         _hardware(
             "b200", "NVIDIA B200", "B200", 180, 8000, "https://www.nvidia.com/en-us/data-center/dgx-b200/", half=2250

@@ -92,7 +92,34 @@ def test_padding_costs_what_the_longest_costs_each():
 def test_heads_too_wide_together_are_named():
     settled = settle({"heads": "256", "d_k": "512"})
     assert "256 heads of 512: hidden_size must be a whole number from 1 to 65,536" in settled.problems[0].en
-    assert (settled.view.heads, settled.view.d_k) == (32, 128) and settled.link() == {}
+    assert (settled.view.heads, settled.view.d_k, settled.view.kv_heads) == (32, 128, 8) and settled.link() == {}
+
+
+def test_kv_heads_are_chosen_for_grouped_queries_alone_and_divide_the_heads():
+    # 64 heads of 128 over 8 KV heads, as published models have them: 2 · 8 · 128 numbers of two bytes a token.
+    settled = settle({"heads": "64", "kv_heads": "8", "context": "4096"})
+    assert priced(settled.view, "decode").kv_cache_bytes == 4096 * 2 * 8 * 128 * 2
+    assert settled.link() == {"heads": "64", "kv_heads": "8"} and not settled.notes
+    assert settle({"heads": "64"}).view.kv_heads == 16
+    followed = settle({"heads": "12", "kv_heads": "8"})
+    assert (
+        followed.view.kv_heads == 6
+        and "kv_heads was 8, which does not divide 12 heads; using 6." in followed.notes[0].en
+    )
+    other = settle({"pair": "mha-sdpa", "kv_heads": "5"})
+    assert "kv_heads" not in other.knobs and not other.notes and other.link() == {"pair": "mha-sdpa"}
+    assert priced(other.view, "decode").kv_cache_bytes == 4 * priced(view(), "decode").kv_cache_bytes
+    # What is measured is what is priced.
+    assert all(one.contestants[0].config == settled.view.sizes for one in measurable(settled.view))
+
+
+def test_a_layer_that_does_not_fit_has_no_least_time():
+    app = visit(page="cost", context="1048576", batch="64", hardware="rtx-4090,apple-m3-ultra")
+    (text,) = [entry.value for entry in app.markdown if "Least time" in entry.value]
+    rows = {row.strip("| ").split(" | ")[0]: row.strip("| ").split(" | ")[1:] for row in text.splitlines()}
+    # 64 sequences of 2**20 tokens of 4 KiB are 256 GiB.
+    assert rows["Least time, RTX 4090"] == ["does not fit"] * 4
+    assert all(cell.startswith("≥ ") for cell in rows["Least time, Apple M3 Ultra (memory alone)"])
 
 
 def annotations(figure):
@@ -200,6 +227,7 @@ HOSTILE = {
     "lengths=" + ",".join(["5"] * 33): "lengths must be at most 32 whole numbers",
     "devices=0": "devices must be a whole number from 1",
     "hardware=abacus": "hardware must be 1 to 6 of",
+    "kv_heads=0": "kv_heads must be a whole number from 1",
     "d_k=513": "d_k must be a whole number from 8 to 512",
     "<b>=1": "'<b>' is not a setting of this page.",
 }

@@ -34,8 +34,9 @@ def side_controls(panel: Panel, group: Group) -> None:
     """Draw the controls of the layer and of the devices."""
     with st.sidebar:
         st.subheader(panel.title("group.layer"), anchor=False)
-        for name in ("heads", "d_k", "batch"):
-            panel.live(name, group)
+        for name in ("heads", "kv_heads", "d_k", "batch"):
+            if name in panel.settled.knobs:
+                panel.live(name, group)
         panel.control("dtype")
         st.subheader(panel.title("group.ways"), anchor=False)
         panel.control("new")
@@ -102,16 +103,18 @@ def _table(panel: Panel, view: View) -> str:
         entry = HARDWARE[key]
         if entry.peak and view.dtype not in entry.peak:
             continue
-        least = [max(_arithmetic(entry, view.dtype, one), one.bytes_moved / entry.bandwidth) for one in prices]
         name = panel.title("table.least" if entry.peak else "table.least_memory", name=layout.escape(entry.short))
-        rows.append([name, *(f"≥ {units.seconds(one)}" for one in least)])
+        rows.append([name, *(_least(panel, entry, view.dtype, one) for one in prices)])
     lines = ["| " + " | ".join(cells) + " |" for cells in ([panel.title("table.way"), *heading], *rows)]
     return "\n".join([lines[0], "|:--" + "|--:" * len(SCENARIOS) + "|", *lines[1:]])
 
 
-def _arithmetic(entry: Hardware, dtype: str, one: Cost) -> float:
-    """Give the seconds that a device's peak takes; none where no peak is known."""
-    return one.flops / entry.peak_flops(dtype) if entry.peak else 0.0
+def _least(panel: Panel, entry: Hardware, dtype: str, one: Cost) -> str:
+    """Say what a device takes at least: for its arithmetic, where a peak is known, or for its memory."""
+    if one.weight_bytes + one.kv_cache_bytes > entry.memory_bytes:
+        return panel.title("table.too_large")
+    arithmetic = one.flops / entry.peak_flops(dtype) if entry.peak else 0.0
+    return f"≥ {units.seconds(max(arithmetic, one.bytes_moved / entry.bandwidth))}"
 
 
 def _split(panel: Panel, view: View) -> None:
