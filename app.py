@@ -8,6 +8,7 @@ from starlette.middleware import Middleware
 
 from attnviz import heap
 from pages.ui import layout, live_figures
+from pages.ui.kept import KeptFiles
 from pages.ui.root import KnownRoot
 
 # Two torch threads spin against the server's own; one keeps a slider's answer steady.
@@ -24,6 +25,6 @@ gc.freeze()
 app = st.App(
     "pages/router.py",
     routes=live_figures.routes,
-    middleware=[Middleware(KnownRoot)],
+    middleware=[Middleware(KeptFiles), Middleware(KnownRoot)],
     on_script_error=layout.failed,
 )

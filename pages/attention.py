@@ -12,8 +12,9 @@ group = Group("attention", "/live/attention", panel.settled.link() | {"lang": pa
 
 layout.header(panel)
 layout.remarks(panel.remarks)
-attention_sections.side_controls(panel)
+layout.open_sidebar()
 attention_sections.live_controls(panel, group)
+prediction = None
 try:
     prediction = guard.check(panel.settled.view)
 except Refusal as refused:
@@ -21,6 +22,8 @@ except Refusal as refused:
 else:
     attention_mistake.banner(panel)
     attention_sections.picture(panel, group)
+attention_sections.side_controls(panel)
+if prediction is not None:
     attention_cell.arithmetic(panel)
     attention_cell.shapes(panel)
     attention_details.numbers(panel, prediction)

@@ -12,7 +12,7 @@ group = Group("masks", "/live/masks", panel.settled.link() | {"lang": panel.lang
 
 layout.header(panel)
 layout.remarks(panel.remarks)
-masks_sections.side_controls(panel)
+layout.open_sidebar()
 masks_sections.top_controls(panel, group)
 try:
     guard.check(panel.settled.view)
@@ -20,5 +20,6 @@ except Refusal as refused:
     layout.refusal(refused, panel.language)
 else:
     masks_sections.show(panel, group)
+masks_sections.side_controls(panel)
 masks_details.explanation(panel, group)
 panel.write_link()

@@ -98,9 +98,6 @@ def picture(panel: Panel, group: Group) -> None:
         which, heads = st.columns([4.4, 1])
         with which:
             panel.control("stage", options=view.stages, segmented=True, bare=True)
-        with heads:
-            shown = ["all", *(["mean"] if view.heads > 1 else []), *map(str, range(view.heads))]
-            panel.control("head", options=shown, bare=True)
         strip, main = st.columns([1, 3.2], gap="small")
         with strip:
             heatmap(
@@ -123,6 +120,10 @@ def picture(panel: Panel, group: Group) -> None:
                 on_select=lambda chosen: _select(panel, chosen),
                 **common,
             )
+    layout.picture_first()
+    with heads:
+        shown = ["all", *(["mean"] if view.heads > 1 else []), *map(str, range(view.heads))]
+        panel.control("head", options=shown, bare=True)
     with right:
         attention_mistake.signs(panel)
         _pin(panel)

@@ -1,10 +1,12 @@
 """The frame around every page: header, remarks, refusals, sources."""
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import streamlit as st
+from streamlit import runtime
 from streamlit.delta_generator import DeltaGenerator
 
 from attnviz.text import LANGUAGES, Refusal
@@ -36,6 +38,8 @@ _STYLE = """<style>
 _MARKUP = frozenset("\\`*_{}[]()<>#+-.!|~$:&\"'")
 # A link that is wrong in every setting would otherwise push the page off the screen.
 MOST_REMARKS = 3
+# As long as a browser takes on two cores from a page's first words to its painted picture.
+PICTURE_S = 0.25
 LANGUAGE_NAMES: Mapping[str, str] = {"en": "English", "zh": "中文"}
 
 
@@ -62,6 +66,22 @@ def header(panel: "Panel") -> None:
         st.button(say(panel.language, "app.reset"), on_click=panel.reset, key=f"{panel.page}.reset")
     # What is known only at the end of the run is said here; empty, it takes no room.
     panel.late = st.container()
+
+
+def open_sidebar() -> None:
+    """Open the side bar before anything is in it, so that the picture does not move once it is filled."""
+    st.sidebar.container()
+
+
+def picture_first() -> None:
+    """Give a new visitor's browser time to draw what the page has so far, before the rest takes its share of it.
+
+    A browser builds all that has come in one go: sent at once, thirty controls keep the picture waiting.
+    """
+    # Without a server (in a test of the script alone) there is no browser to wait for.
+    if "app.has_picture" not in st.session_state and runtime.exists():
+        time.sleep(PICTURE_S)
+    st.session_state["app.has_picture"] = True
 
 
 def _language_switch(language: str) -> None:

@@ -110,6 +110,7 @@ def _main(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid], s
         selected=selection(panel),
         on_select=lambda chosen: select(panel, selects, chosen),
     )
+    layout.picture_first()
 
 
 def _own_words(panel: Panel) -> dict[str, str]:

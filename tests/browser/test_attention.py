@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.driver import PHONE, resting_box, wait_idle
+from tests.browser.timing import PROBE
 
 Open = Callable[..., Page]
 
@@ -40,6 +41,13 @@ CONTRAST = """(root, { x, y, w, h }) => {
   for (let i = 0; i < data.length; i += 4) [low, high] = [Math.min(low, light(i)), Math.max(high, light(i))]
   return (high + 0.05) / (low + 0.05)
 }"""
+
+
+# Where the large picture stood when it was first painted.
+FIRST_PLACE = """attnvizProbe.attach().then(() => {
+  const { left, width } = document.querySelector(".st-key-attention-main").getBoundingClientRect()
+  globalThis.firstPlace = [left, width]
+})"""
 
 
 @pytest.fixture
@@ -565,3 +573,11 @@ def test_a_wide_table_scrolls_by_itself_on_a_phone(visit: Open) -> None:
     assert page.locator("[data-testid=stMarkdownContainer]:has(> table)").first.evaluate(
         "box => box.scrollWidth > box.clientWidth"
     )
+
+
+def test_the_picture_stays_where_it_is_when_the_controls_come(visit):
+    page = visit(script=f"{PROBE};{FIRST_PLACE}", wait=False)
+    wait_idle(page)
+    expect(page.get_by_test_id("stSidebar").get_by_test_id("stSelectbox").first).to_be_visible()
+    box = resting_box(page.locator(".st-key-attention-main"))
+    assert page.evaluate("firstPlace") == pytest.approx([box["x"], box["width"]], abs=1)
