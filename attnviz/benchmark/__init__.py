@@ -24,13 +24,14 @@ queue, ``job`` what stands in it, and ``process`` the other process's handle. In
 """
 
 from attnviz.benchmark.desk import Desk, desk, measure, submit
-from attnviz.benchmark.job import Job
+from attnviz.benchmark.job import Asker, Job
 from attnviz.benchmark.predict import Predicted, predict, too_large
 from attnviz.benchmark.request import Contestant, Request
 from attnviz.benchmark.result import Failure, Latency, Measurement, Point, Result
 from attnviz.benchmark.speed import Probe, Speed
 
 __all__ = [
+    "Asker",
     "Contestant",
     "Desk",
     "Failure",

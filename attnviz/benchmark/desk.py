@@ -2,15 +2,17 @@
 
 import atexit
 import itertools
+import logging
 import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import TypeVar
 
 from attnviz import units
-from attnviz.benchmark.job import Job
+from attnviz.benchmark.job import Asker, Job
 from attnviz.benchmark.process import Worker
 from attnviz.benchmark.request import Request
 from attnviz.benchmark.result import Failure, Measurement, Result
@@ -18,9 +20,14 @@ from attnviz.benchmark.speed import Probe, Speed
 
 # A cancelled call that does not end by itself after so long is ended with its process.
 GRACE_S = 0.4
-_TICK_S = 0.05
+_TICK_S, _LONGEST_TICK_S = 0.05, 1.0
 # Starting takes a second or two; on a crowded machine it may take many.
 _START_S = 120.0
+# Who asks for the speed of a device: nobody is told to wait for that.
+_HOUSE = Asker("the app itself")
+
+_log = logging.getLogger(__name__)
+_Given = TypeVar("_Given")
 
 
 class Desk:
@@ -37,19 +44,26 @@ class Desk:
         self._closed = False
         self._speeds: dict[Probe, Job] = {}
 
-    def submit(self, requests: Sequence[Request | Probe], *, abandon_s: int | float | None = None) -> Job:
+    def submit(
+        self,
+        requests: Sequence[Request | Probe],
+        *,
+        abandon_s: int | float | None = None,
+        asker: Asker | None = None,
+    ) -> Job:
         """Put requests into the queue: one is measured, then the job goes to the end of the queue.
 
         Args:
             requests: What is measured, in order; at least one.
             abandon_s: As in ``Job``.
+            asker: As in ``Job``.
 
         Raises:
             ValueError: If there is no request.
         """
         if not requests:
             raise ValueError("requests must hold at least one request, got none")
-        job = Job(self, requests, abandon_s)
+        job = Job(self, requests, abandon_s, asker)
         with self.changed:
             if self._closed:
                 job.end("closed")
@@ -77,60 +91,87 @@ class Desk:
         return worker.pid if worker is not None and worker.alive else None
 
     def place(self, job: Job) -> int:
-        """Give a job's place: 0 for the one that is measured, or done."""
+        """Give how many people are served before a job: 0 for the one that is measured, or done."""
         with self.changed:
-            return self._waiting.index(job) + 1 if job in self._waiting else 0
+            if job not in self._waiting:
+                return 0
+            waiting = list(self._waiting)[: self._waiting.index(job)]
+            before = [*([] if self._current is None else [self._current]), *waiting]
+            own = (job.asker.name, _HOUSE.name)
+            return len({one.asker.name for one in before if not one.left and one.ending is None}.difference(own))
 
     def speed(self, asked: Probe) -> Speed | None:
         """Give the speed of a device if it has been measured; the first question has it measured."""
         with self.changed:
             job = self._speeds.get(asked)
             if job is None and not self._closed:
-                self._speeds[asked] = self.submit((asked,))
+                self._speeds[asked] = self.submit((asked,), asker=_HOUSE)
                 return None
             known = job.results if job is not None else ()
             return next((one.speed for one in known if isinstance(one, Measurement)), None)
 
     def sweep(self) -> None:
-        """Take jobs that are to end out of the queue."""
+        """Take jobs that are to end out of the queue, and those of people who have gone where others wait."""
         with self.changed:
-            for job in [job for job in self._waiting if job.ending]:
-                self._waiting.remove(job)
-                job.end(job.ending or "cancelled")
+            for job in list(self._waiting):
+                reason = self._ending(job)
+                if reason is not None:
+                    self._waiting.remove(job)
+                    job.end(reason)
             self.changed.notify_all()
+
+    def _ending(self, job: Job) -> str | None:
+        """Say why a job ends. Somebody who has gone may be back in a moment, but holds nobody up meanwhile."""
+        with self.changed:
+            return job.ending or ("abandoned" if job.left and any(one is not job for one in self._waiting) else None)
 
     def close(self) -> None:
         """End the process and all jobs; nothing is measured afterwards."""
         with self.changed:
             self._closed = True
-            for job in self._waiting:
-                job.end("closed")
-            self._waiting.clear()
+            self._end_all()
             self.changed.notify_all()
         if self._worker is not None:
             self._worker.end()
 
+    def _end_all(self) -> None:
+        for job in self._waiting:
+            job.end("closed")
+        self._waiting.clear()
+
     def _serve(self) -> None:
         """Work on the queue, until it is closed. The thread that starts the process must outlive it."""
-        self._started()
+        self._attempt(self._started)
         while True:
             with self.changed:
                 while not self._waiting and not self._closed:
                     self.changed.wait()
                 if self._closed:
+                    self._end_all()
                     return
                 self.sweep()
                 if not self._waiting:
                     continue
                 job = self._current = self._waiting.popleft()
-            job.begin()
-            job.take(self._measure(job, job.requests[len(job.results)]))
+            result = self._attempt(lambda job=job: self._measure(job, job.requests[len(job.results)]))
+            job.take(result if result is not None else Failure("crashed", "it could not be asked", partial=job.partial))
             with self.changed:
                 self._current = None
-                if job.ending:
-                    job.end(job.ending)
+                reason = self._ending(job)
+                if reason is not None:
+                    job.end(reason)
                 if not job.done:
                     self._waiting.append(job)
+
+    def _attempt(self, act: Callable[[], _Given]) -> _Given | None:
+        """Do a step; what nobody foresaw is logged, and ends this one request and not the service of all others."""
+        try:
+            return act()
+        except Exception:
+            _log.exception("a measurement failed in the app")
+            if self._worker is not None:
+                self._worker.end()
+            return None
 
     def _started(self) -> Worker | None:
         """Give the process, made anew if it has gone; None if it does not come up."""
@@ -154,14 +195,17 @@ class Desk:
             return Failure("closed") if self._closed else Failure("crashed", ended)
         number = next(self._numbers)
         worker.send({"id": number, "request": request.to_json()})
-        deadline, told = time.monotonic() + request.limit_s, 0.0
+        job.begin()
+        spent, looked, told = 0.0, time.monotonic(), None
         while True:
             now = time.monotonic()
-            reason = job.ending or ("time" if now > deadline else None)
-            if reason is not None and not told:
+            # Time in which this process itself was halted was none that the other one could use.
+            spent, looked = spent + min(now - looked, _LONGEST_TICK_S), now
+            reason = self._ending(job) or ("time" if spent > request.limit_s else None)
+            if reason is not None and told is None:
                 worker.send({"cancel": number})
-                told = now
-            if told and now - told > GRACE_S:
+                told = spent
+            if told is not None and spent - told > GRACE_S:
                 worker.end()
                 return _ended(reason, request, job)
             try:
@@ -204,9 +248,9 @@ def desk() -> Desk:
     return own
 
 
-def submit(requests: Sequence[Request], *, abandon_s: int | float | None = None) -> Job:
+def submit(requests: Sequence[Request], *, abandon_s: int | float | None = None, asker: Asker | None = None) -> Job:
     """Ask for measurements without waiting for them; see ``Job``."""
-    return desk().submit(requests, abandon_s=abandon_s)
+    return desk().submit(requests, abandon_s=abandon_s, asker=asker)
 
 
 def measure(request: Request) -> Result:

@@ -10,6 +10,7 @@ from attnviz.text import Text, same
 # Below so many tokens it is the launching of calls that is timed.
 _FROM = 1024
 _FEW = 3
+_MOST_LOG = 700.0
 
 _FASTEST = Text(
     "At {length} tokens {first} is fastest ({time}), {ratio} faster than {last}.",
@@ -31,7 +32,18 @@ class Crossing(NamedTuple):
     value: float
 
 
-def exponent(series: Series) -> float | None:
+class Power(NamedTuple):
+    """Hold a power of the length, ``exp(start) * length ** exponent``."""
+
+    exponent: float
+    start: float
+
+    def at(self, length: float) -> float:
+        """Give its value at a length, not beyond what a float holds."""
+        return math.exp(min(_MOST_LOG, self.start + self.exponent * math.log(length)))
+
+
+def power(series: Series) -> Power | None:
     """Give the power of the length that a curve follows, by least squares of the logarithms from 1,024 tokens on.
 
     Where fewer than three lengths are that long, the three longest count; None with fewer than three at all.
@@ -44,7 +56,14 @@ def exponent(series: Series) -> float | None:
     xs, ys = [math.log(length) for length in used], [math.log(series[length]) for length in used]
     mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
     slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
-    return slope / sum((x - mean_x) ** 2 for x in xs)
+    slope /= sum((x - mean_x) ** 2 for x in xs)
+    return Power(slope, mean_y - slope * mean_x)
+
+
+def exponent(series: Series) -> float | None:
+    """Give the exponent of ``power``, or None."""
+    found = power(series)
+    return None if found is None else found.exponent
 
 
 def crossings(curves: Mapping[str, Series]) -> list[Crossing]:
@@ -88,9 +107,9 @@ def finding(curves: Mapping[str, Series]) -> Text | None:
     said = [
         _ONLY.fill(**fields) if first == last else _FASTEST.fill(**fields, last=last, ratio=units.ratio(worst / best))
     ]
-    powers = [(name, power) for name, series in held.items() if (power := exponent(series)) is not None]
+    powers = [(name, found) for name, series in held.items() if (found := exponent(series)) is not None]
     if powers:
-        listed = ", ".join(f"L^{power:.2f} ({name})" for name, power in powers)
+        listed = ", ".join(f"L^{found:.2f} ({name})" for name, found in powers)
         said.append(_GROWS.fill(list=same(listed)))
     said += [_CROSS.fill(one=one, other=other, length=units.count(round(at))) for one, other, at, _ in _lasting(held)]
     return Text(" ".join(text.en for text in said), "".join(text.zh for text in said))

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from attnviz.benchmark.request import Request
@@ -21,6 +22,19 @@ class Queue(Protocol):
     def sweep(self) -> None: ...
 
 
+@dataclass(frozen=True)
+class Asker:
+    """Say who asks: nobody waits in line behind their own requests, nor behind those of somebody who has left.
+
+    Args:
+        name: The same for all that one person asks.
+        left: Whether they have gone away.
+    """
+
+    name: Hashable
+    left: Callable[[], bool] = lambda: False
+
+
 class Job:
     """Hold what one person asked for: requests that are measured one after the other, taking turns with other jobs.
 
@@ -29,10 +43,18 @@ class Job:
     Args:
         requests: What is measured.
         abandon_s: Seconds after which it ends when nobody looked at it (``look``, ``wait``); None is never.
+        asker: Who asks; None is somebody else each time.
     """
 
-    def __init__(self, desk: "Queue", requests: Sequence[Request | Probe], abandon_s: int | float | None):
+    def __init__(
+        self,
+        desk: "Queue",
+        requests: Sequence[Request | Probe],
+        abandon_s: int | float | None,
+        asker: Asker | None = None,
+    ):
         self.requests = tuple(requests)
+        self.asker = asker or Asker(id(self))
         self._desk, self._abandon_s = desk, abandon_s
         self._results: list[Result] = []
         self._partial: Measurement | None = None
@@ -70,7 +92,7 @@ class Job:
 
     @property
     def place(self) -> int:
-        """Place in the queue: 0 while it is measured or done, 1 for the next."""
+        """How many other people are served before: 0 while it is measured or done, and where only own ones are."""
         return self._desk.place(self)
 
     @property
@@ -82,10 +104,20 @@ class Job:
                 return None
             return (time.monotonic() - self._begun) / done * (len(self.requests) - done)
 
+    @property
+    def begun(self) -> bool:
+        """Whether the process has been given its first request."""
+        return self._begun is not None
+
     def cancel(self) -> None:
         """End it; requests that have not ended come to a ``Failure`` with the reason ``cancelled``."""
         self._cancelled = True
         self._desk.sweep()
+
+    @property
+    def left(self) -> bool:
+        """Whether the one who asked has gone: they do not look again unless they come back."""
+        return self._abandon_s is not None and self.asker.left()
 
     @property
     def ending(self) -> str | None:

@@ -23,7 +23,7 @@ ENVIRONMENT = {
     # A crash in compiled code leaves the line of Python that called it.
     "PYTHONFAULTHANDLER": "1",
 }
-STOP_S, LEAVE_S = 5.0, 2.0
+LEAVE_S = 2.0
 # What torch's profiler writes each time it is used.
 _CHATTER = "USDT:"
 
@@ -42,6 +42,8 @@ class Worker:
             cwd=_ROOT,
             env={**os.environ, **ENVIRONMENT},
             encoding="utf-8",
+            # What a dying process leaves half written must not stop those who read it.
+            errors="replace",
             # Ctrl-C in a terminal is for the app; this process notices when the app is gone.
             start_new_session=True,
         )
@@ -65,11 +67,15 @@ class Worker:
     def _read(self) -> None:
         """Collect its answers; None when there will be no more."""
         assert self._process.stdout is not None
-        with self._process.stdout as stream:
-            for line in stream:
-                self.answers.put(json.loads(line))
-        self._ended.set()
-        self.answers.put(None)
+        try:
+            with self._process.stdout as stream:
+                for line in stream:
+                    # One that is killed while it writes leaves a line without an end.
+                    if line.endswith("\n"):
+                        self.answers.put(json.loads(line))
+        finally:
+            self._ended.set()
+            self.answers.put(None)
 
     def _overhear(self) -> None:
         """Keep the last that it wrote beside its answers, for the log if it crashes."""
@@ -97,7 +103,8 @@ class Worker:
         self._told = True
         if self.alive:
             self._process.kill()
-        code = self._process.wait(STOP_S)
+        # However long it takes: one that held much memory, or stands halted on a crowded machine, goes late.
+        code = self._process.wait()
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()

@@ -6,6 +6,7 @@ import json
 import platform
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -16,16 +17,26 @@ from attnviz.benchmark.predict import predict
 from attnviz.benchmark.request import Request
 from attnviz.benchmark.result import Failure, Result
 from attnviz.text import Refusal, Text
+from attnviz.variants import VARIANTS
 
-FORMAT = "attnviz-benchmark-1"
-MOST_BYTES, MOST_ROWS, MOST_LETTERS = 4 * 2**20, 5_000, 200
+FORMAT = "attnviz-benchmark-2"
+MOST_BYTES, MOST_ROWS, MOST_LETTERS, MOST_CURVES = 4 * 2**20, 5_000, 200, 32
 TEXTS = ("label", "variant", "backend", "what", "dtype", "mask", "mode", "kernel", "memory_method", "failure",
          "device", "hardware", "torch", "system", "date")  # fmt: skip
-WHOLE = ("q_len", "kv_len", "batch", "threads", "runs", "peak_bytes", "predicted_peak_bytes", "flops", "bytes_moved")
-REAL = ("latency_s", "latency_lower_s", "latency_upper_s", "latency_minimum_s", "ratio", "system_share")
-COLUMNS = (*TEXTS, *WHOLE, *REAL)
 # Whole numbers up to here are exact in either format.
-_LARGEST = 2.0**63 - 1024
+_LARGEST = 2**63 - 1024
+_LENGTH, _SIZE, _TIME = (1, 2**30), (1, 2**20), (1e-12, 1e9)
+# Each with the least and the most that it may be: beyond that it was not measured, and no axis could hold it.
+WHOLE = MappingProxyType({
+    "q_len": _LENGTH, "kv_len": _LENGTH, "batch": _SIZE, "heads": _SIZE, "kv_heads": _SIZE, "d_k": _SIZE,
+    "threads": _SIZE, "runs": (0, 10**9), "peak_bytes": (0, _LARGEST), "predicted_peak_bytes": (0, _LARGEST),
+    "flops": (0, _LARGEST), "bytes_moved": (0, _LARGEST),
+})  # fmt: skip
+REAL = MappingProxyType({
+    "latency_s": _TIME, "latency_lower_s": _TIME, "latency_upper_s": _TIME, "latency_minimum_s": _TIME,
+    "ratio": (0, 1e18), "system_share": (0, 1e6),
+})  # fmt: skip
+COLUMNS = (*TEXTS, *WHOLE, *REAL)
 # Without these a row says nothing.
 _NEEDED = ("label", "q_len", "kv_len", "dtype", "device")
 
@@ -35,6 +46,8 @@ _WHY = {
     "text": Text("it is neither CSV nor JSON of this app in UTF-8", "不是本应用导出的 UTF-8 编码 CSV 或 JSON"),
     "columns": Text("it has other columns ({found})", "列不符（{found}）"),
     "rows": Text("it has no rows or more than 5,000", "没有行，或超过 5,000 行"),
+    "curves": Text("it has more than 32 curves", "超过 32 条曲线"),
+    "twice": Text("it has {found} twice in one row", "同一行中 {found} 出现两次"),
     "value": Text("{column} holds {found}", "{column} 中出现 {found}"),
 }
 
@@ -59,10 +72,12 @@ def _rows(request: Request, result: Result) -> Iterable[dict[str, Any]]:
         failure = point.failure if point is not None and point.failure is not None else failure
         taken = None if point is None else point.latency_s
         expected = predict(contestant, request)
+        heads = VARIANTS[contestant.variant].heads(contestant.config)
         core = contestant.what == "core" and request.mode == "forward"
         yield {
             **shared, "label": contestant.label, "variant": contestant.variant, "backend": contestant.backend,
-            "what": contestant.what, "flops": expected.flops, "bytes_moved": expected.bytes_moved,
+            "what": contestant.what, "heads": heads.heads, "kv_heads": heads.kv_heads, "d_k": heads.head_dim,
+            "flops": expected.flops, "bytes_moved": expected.bytes_moved,
             "predicted_peak_bytes": expected.peak_bytes if core else None,
             "failure": None if failure is None else failure.text.en,
             **({} if taken is None else {
@@ -106,8 +121,10 @@ def read(content: bytes) -> pd.DataFrame:
         raise _refused("size")
     try:
         text = content.decode("utf-8")
-        rows = _from_json(text) if text.lstrip().startswith("{") else list(csv.DictReader(io.StringIO(text)))
-    except (UnicodeDecodeError, json.JSONDecodeError, csv.Error, RecursionError):
+        rows = _from_json(text) if text.lstrip().startswith("{") else _from_csv(text)
+    except Refusal:
+        raise
+    except (ValueError, csv.Error, RecursionError):  # no UTF-8, no JSON, or a number of thousands of digits
         raise _refused("text") from None
     if not 0 < len(rows) <= MOST_ROWS:
         raise _refused("rows")
@@ -116,19 +133,37 @@ def read(content: bytes) -> pd.DataFrame:
             found = ", ".join(sorted(map(str, row.keys() ^ set(COLUMNS))))
             raise _refused("columns", found=found[:120])
     checked = [{name: _value(name, row[name]) for name in COLUMNS} for row in rows]
+    if len({(row["label"], row["dtype"]) for row in checked}) > MOST_CURVES:
+        raise _refused("curves")
     return typed(pd.DataFrame(checked, columns=list(COLUMNS)))
 
 
 def _from_json(text: str) -> list[dict[str, Any]]:
-    held = json.loads(text)
+    held = json.loads(text, object_pairs_hook=_once)
     rows = held.get("rows")
     if held.get("format") != FORMAT or not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise _refused("text")
     return rows
 
 
+def _from_csv(text: str) -> list[dict[str, Any]]:
+    reader = csv.DictReader(io.StringIO(text))
+    _once([(name, None) for name in reader.fieldnames or ()])
+    return list(reader)
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Give the mapping of pairs, no name of which may come twice: else readers differ in which one counts."""
+    known: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in known:
+            raise _refused("twice", found=repr(name)[:60])
+        known[name] = value
+    return known
+
+
 def _value(name: str, raw: object) -> str | float | int | None:
-    """Give one value in its column's type: texts short and printable, numbers finite and not below nought."""
+    """Give one value in its column's type: texts short and printable, numbers within the column's range."""
     if raw is None or raw == "":
         if name in _NEEDED:
             raise _refused("value", column=name, found="–")
@@ -137,8 +172,9 @@ def _value(name: str, raw: object) -> str | float | int | None:
         if isinstance(raw, str) and len(raw) <= MOST_LETTERS and raw.isprintable():
             return raw
         raise _refused("value", column=name, found=repr(raw)[:60])
+    least, most = {**WHOLE, **REAL}[name]
     number = _number(raw)
-    if number is None or (name in WHOLE and number != int(number)):
+    if number is None or not least <= number <= most or (name in WHOLE and number != int(number)):
         raise _refused("value", column=name, found=repr(raw)[:60])
     return int(number) if name in WHOLE else number
 
@@ -147,10 +183,9 @@ def _number(raw: object) -> float | None:
     if isinstance(raw, bool) or not isinstance(raw, (int, float, str)) or (isinstance(raw, str) and len(raw) > 40):
         return None
     try:
-        number = float(raw)
+        return float(raw)
     except (ValueError, OverflowError):
         return None
-    return number if 0 <= number <= _LARGEST else None
 
 
 def _refused(why: str, **fields: object) -> Refusal:

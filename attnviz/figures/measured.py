@@ -9,9 +9,10 @@ Amount = int | float
 
 COLOURS = 8
 _BAR_HEIGHT, _FRAME_HEIGHT = 34, 76
-_MOST_MARKS = 5
+_MOST_MARKS, _MOST_TICKS = 5, 16
 _MARGIN = {"l": 8, "r": 16, "t": 6, "b": 8}
 _GREY = "rgba(128,128,128,0.9)"
+_DASHES, _DOTS = {"width": 2, "dash": "dash"}, {"width": 1.5, "dash": "dot"}
 
 
 class Bar(NamedTuple):
@@ -93,6 +94,7 @@ def curves(
     *,
     x_title: str,
     predicted: str,
+    fitted: str = "",
     label: Callable[[float], str],
     base: int = 10,
     crossings: Mapping[str, tuple[Amount, Amount]] | None = None,
@@ -104,15 +106,18 @@ def curves(
         rows: The curves.
         x_title: Title of the axis of sizes.
         predicted: What the dashed lines are called.
+        fitted: What the dotted lines are called.
         label: Gives a value of the upright axis in words.
         base: The upright axis has marks at powers of this.
         crossings: Words → where two curves cross.
         ticks: Places on the axis of sizes and what they are called.
     """
     data = [trace for index, row in enumerate(rows) for trace in _curve(row, f"theme-{index % COLOURS}", label)]
-    if any(row.predicted is not None for row in rows):
-        data.append({"type": "scatter", "mode": "lines", "x": [None], "y": [None], "name": predicted,
-                     "line": {"color": _GREY, "width": 2, "dash": "dash"}})  # fmt: skip
+    for name, style, drawn in ((predicted, _DASHES, [row.predicted for row in rows]),
+                               (fitted, _DOTS, [row.fitted for row in rows])):  # fmt: skip
+        if any(line is not None for line in drawn):
+            data.append({"type": "scatter", "mode": "lines", "x": [None], "y": [None], "name": name,
+                         "line": {"color": _GREY, **style}})  # fmt: skip
     for words, (x, y) in (crossings or {}).items():
         data.append({"type": "scatter", "mode": "markers", "x": [x], "y": [y], "text": [words],
                      "showlegend": False, "hovertemplate": "%{text}<extra></extra>",
@@ -121,7 +126,9 @@ def curves(
     x_axis: Figure = {"type": "log", "title": {"text": x_title}}
     if ticks is not None:
         low, high = math.log10(ticks[0][0]), math.log10(ticks[0][-1])
-        x_axis |= {"tickvals": list(ticks[0]), "ticktext": list(ticks[1]), "range": [low - 0.08, high + 0.12]}
+        every = -(-len(ticks[0]) // _MOST_TICKS)
+        x_axis |= {"tickvals": list(ticks[0])[::every], "ticktext": list(ticks[1])[::every],
+                   "range": [low - 0.08, high + 0.12]}  # fmt: skip
     held = [y for row in rows for y in (*row.ys, *row.lows, *row.highs, *(row.predicted[1] if row.predicted else ()))]
     layout = {
         "height": 400, "margin": {**_MARGIN, "t": 30}, "xaxis": x_axis,
@@ -135,11 +142,11 @@ def _curve(row: Curve, colour: str, label: Callable[[float], str]) -> list[Figur
     """Draw one curve: its lines, and over them its dots."""
     data: list[Figure] = []
     hidden = {"showlegend": False, "legendgroup": row.name, "hoverinfo": "skip", "type": "scatter", "mode": "lines"}
-    for line, style in ((row.predicted, "dash"), (row.fitted, "dot")):
+    for line, style in ((row.predicted, _DASHES), (row.fitted, _DOTS)):
         if line is not None:
             data.append(
                 {**hidden, "x": list(line[0]), "y": list(line[1]), "opacity": 0.8,
-                 "line": {"color": colour, "width": 2, "dash": style}}
+                 "line": {"color": colour, **style}}
             )  # fmt: skip
     spread = {}
     if row.lows:
@@ -165,14 +172,21 @@ def _beyond(high: Amount | None, low: Amount | None) -> Amount:
 
 
 def _reach(numbers: Sequence[Amount | None]) -> list[float]:
-    """Give the range, in powers of ten, of a logarithmic axis that holds these numbers; at least two powers wide."""
-    held = [number for number in numbers if number is not None and number > 0] or [1e-3]
+    """Give the range, in powers of ten, of a logarithmic axis that holds these numbers; at least two powers wide.
+
+    Without any number it is empty: there is nothing that marks could stand for.
+    """
+    held = [number for number in numbers if number is not None and number > 0]
+    if not held:
+        return [0.0, 0.0]
     low, high = math.log10(min(held)), math.log10(max(held))
     # A bar on a logarithmic axis has no natural foot: the smallest one is given some room.
     return [min(low - 0.4, high - 2), high + 0.15]
 
 
 def _axis(reach: Sequence[float], label: Callable[[float], str], base: int) -> Figure:
+    if reach[0] == reach[1]:
+        return {"type": "log", "range": [0, 1], "tickvals": [], "ticktext": []}
     marks = _marks(reach, base)
     return {"type": "log", "range": list(reach), "tickvals": marks, "ticktext": list(map(label, marks))}
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from attnviz import units
 from attnviz.benchmark import Probe, Request, Result, desk, predict, table
-from attnviz.benchmark.fits import Series, crossings, exponent, finding
+from attnviz.benchmark.fits import Series, crossings, finding, power
 from attnviz.figures.measured import Curve, curves
 from attnviz.text import Refusal
 from pages.ui import layout, measured, translate
@@ -91,14 +91,14 @@ def _chart(
     words = translate.table(panel.language, "measure")
     series = _series(rows, _KINDS[kind][0])
     names = list(dict.fromkeys([*predicted, *series]))
-    drawn = [_curve(name, kind, rows, series.get(name, {}), predicted.get(name)) for name in names]
+    drawn = [_curve(name, kind, rows, series.get(name, {}), predicted.get(name), lengths) for name in names]
     crosses = {}
     for cross in sorted(crossings(series), key=lambda one: one.length)[:_MOST_CROSSES]:
         fields = {"one": _plain(cross.faster), "other": _plain(cross.slower), "length": units.number(cross.length, 2)}
         crosses[panel.title("crossing", **fields)] = (cross.length, cross.value)
     figure = curves(
-        drawn, x_title=panel.title("axis.length"), predicted=words[_mark(kind)], label=_UNITS[kind][0],
-        base=_UNITS[kind][1], crossings=crosses, ticks=(lengths, [units.short_length(length) for length in lengths]),
+        drawn, x_title=panel.title("axis.length"), predicted=words[_mark(kind)], fitted=panel.title("fitted"),
+        label=_UNITS[kind][0], base=_UNITS[kind][1], crossings=crosses, ticks=(lengths, [units.short_length(length) for length in lengths]),
     )  # fmt: skip
     numbers = "; ".join(
         f"{one.name}: {_last(kind, series.get(name, {}))}" for name, one in zip(names, drawn, strict=True)
@@ -122,17 +122,21 @@ def _last(kind: str, series: Series) -> str:
     return f"{units.count(length)} → {value}"
 
 
-def _curve(name: str, kind: str, rows: pd.DataFrame, series: Series, predicted: Series | None) -> Curve:
-    """Give one curve, its power of the length in its name."""
+def _curve(
+    name: str, kind: str, rows: pd.DataFrame, series: Series, predicted: Series | None, lengths: Sequence[int]
+) -> Curve:
+    """Give one curve, its power of the length in its name and as a line over all the lengths."""
     own = {int(row["q_len"]): row for row in rows.to_dict("records") if row["curve"] == name}
     xs = sorted(series)
     _, low, high = _KINDS[kind]
-    power = exponent(series)
+    fit = power(series)
     ends = {end: [_number(own[x][end], series[x]) for x in xs] for end in {low, high}}
     noisy = [kind == "time" and ends[high][i] - ends[low][i] > 0.3 * series[x] for i, x in enumerate(xs)]
     line = None if not predicted else (sorted(predicted), [predicted[x] for x in sorted(predicted)])
-    title = _plain(name) if power is None else f"{_plain(name)} ∝ L<sup>{power:.2f}</sup>"
-    return Curve(title, xs, [series[x] for x in xs], ends[low], ends[high], noisy, line)
+    title = _plain(name) if fit is None else f"{_plain(name)} ∝ L<sup>{fit.exponent:.2f}</sup>"
+    # Over all lengths: below those that it was fitted to, one sees where the power stops to hold.
+    fitted = None if fit is None else (lengths, [fit.at(x) for x in lengths])
+    return Curve(title, xs, [series[x] for x in xs], ends[low], ends[high], noisy, line, fitted)
 
 
 def _number(value: Any, fallback: float) -> float:

@@ -11,9 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import streamlit as st
+from streamlit import runtime
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz import units
 from attnviz.benchmark import (
+    Asker,
     Contestant,
     Failure,
     Job,
@@ -78,12 +81,20 @@ def section(panel: Panel, key: str, requests: Sequence[Request], draw: Draw, *, 
 
 
 def start(panel: Panel, key: str, requests: Sequence[Request]) -> None:
-    """Begin a measurement; one that runs under this key ends."""
+    """Begin a measurement; one that runs under this key ends, and so do those of pages that were left."""
     store = f"{panel.page}.{key}.measured"
-    held: Held | None = st.session_state.get(store)
-    if held is not None:
-        held.job.cancel()
-    st.session_state[store] = Held(tuple(requests), submit(requests, abandon_s=ABANDON_S))
+    for name in map(str, list(st.session_state)):
+        other = st.session_state[name] if name.endswith(".measured") else None
+        if isinstance(other, Held) and (name == store or not name.startswith(f"{panel.page}.")):
+            other.job.cancel()
+    st.session_state[store] = Held(tuple(requests), submit(requests, abandon_s=ABANDON_S, asker=_asker()))
+
+
+def _asker() -> Asker:
+    """Give who asks: a visitor, who has left once their browser has gone or loaded the page anew."""
+    context = get_script_run_ctx()
+    session = "" if context is None else context.session_id
+    return Asker(session, lambda: runtime.exists() and not runtime.get_instance().is_active_session(session))
 
 
 def results(panel: Panel, key: str) -> tuple[Result, ...]:
@@ -134,13 +145,28 @@ def status(language: str, job: Job, done: bool) -> str:
         return words["ended" if is_cancelled else "done"]
     if job.place:
         return words["waiting"].format(place=job.place)
-    if not job.shown:
+    if not job.begun:
         return words["starting"]
     if len(job.requests) == 1:
-        return words["running"]
+        name = _first_call(job)
+        return words["running"] if name is None else words["first"].format(name=layout.escape(name))
     said = words["running_many"].format(done=len(job.results), count=len(job.requests))
     left = job.left_s
     return said if left is None else f"{said} {words['left'].format(time=units.seconds(max(1, round(left))))}"
+
+
+def _first_call(job: Job) -> str | None:
+    """Give the name of the contestant whose first time is awaited, or None once all have one."""
+    (request,) = job.requests
+    if not isinstance(request, Request):
+        return None
+    known = points(job.partial, len(request.contestants))
+    waiting = [
+        contestant.label
+        for contestant, point in zip(request.contestants, known, strict=True)
+        if point is None or (point.latency_s is None and point.failure is None)
+    ]
+    return waiting[0] if waiting else None
 
 
 def failures(language: str, shown: Sequence[Result]) -> list[str]:
@@ -251,4 +277,5 @@ def _caption(words: Mapping[str, str], known: Sequence[Point | None], memory: bo
     if not taken:
         return title
     noise = f" · {words['noisy']}" if any(one.noisy for one in taken) else ""
-    return f"{title} · {words['rounds'].format(runs=min(one.runs for one in taken))}{noise}"
+    runs = min(one.runs for one in taken)
+    return f"{title} · {words['rounds'].format(runs=runs) if runs > 1 else words['round']}{noise}"
