@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from attnviz.benchmark import Latency, Measurement, Point, table
 from attnviz.benchmark.pairs import PAIRS
 from attnviz.benchmark_view import KNOBS, SHORTEST, settle
 from attnviz.text import LANGUAGES, Refusal
@@ -66,6 +67,70 @@ def test_a_sweep_waits_for_its_button_and_says_what_it_found():
     app = until(app.button(key="benchmark.sweep.start").click().run(), "en", "measure.done")
     words = plain(said(app))
     assert re.search(r"At 256 tokens MHA · \w+ is fastest", words)
+
+
+class File:
+    """Stand for a file that was taken in."""
+
+    def __init__(self, content):
+        self.content = content
+
+    def getvalue(self):
+        return self.content
+
+
+def taken(shape, times=(1e-3, 4e-3, 16e-3)):
+    """Give the JSON of a sweep with these settings, as another machine would have measured it."""
+    view = settle({**SMALL, "longest": "4096", **shape}).view
+    asked = view.sweep()[-len(times) :]
+    found = [
+        Measurement(tuple(Point(one.label, Latency.of([time] * 4), 1.0, 2**20) for one in request.contestants))
+        for request, time in zip(asked, times, strict=True)
+    ]
+    return table.to_json(table.frame(asked, found)).encode()
+
+
+def with_files(*contents, **shape):
+    app = visit(page="benchmark", show="sweep", longest="256", **{**SMALL, **shape})
+    app.session_state["benchmark.files"] = [File(content) for content in contents]
+    return check(app.run())
+
+
+def test_results_of_another_machine_are_drawn_with_their_fitted_powers():
+    app = with_files(taken({}))
+    assert "is fastest" in plain(said(app)) and "L^2.00" in plain(said(app))
+    for kind in ("time", "memory"):
+        dotted = [one for one in plots(app)[f"benchmark.sweep.{kind}"]["data"] if one["line"].get("dash") == "dot"]
+        # One for each curve, and one for the legend.
+        assert len(dotted) == 3 and dotted[-1]["name"] == say("en", "benchmark.fitted")
+    time = next(one for one in plots(app)["benchmark.sweep.time"]["data"] if one["line"].get("dash") == "dot")
+    assert time["y"][-1] == pytest.approx(16e-3) and time["x"][0] == 128
+
+
+def test_results_with_other_settings_say_so_and_are_compared_with_nothing():
+    app = with_files(taken({"heads": "4", "mask": "causal"}))
+    assert "is fastest" not in plain(said(app))
+    names = [one.get("name") or "" for one in plots(app)["benchmark.sweep.time"]["data"]]
+    assert sum("mask=causal, heads=4" in name for name in names) == 2
+
+
+WALL = json.loads(taken({}, (1e-12, 1e9, 1e-12)))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps({**WALL, "rows": [row | {"q_len": 2**30 - n} for n, row in enumerate(WALL["rows"])]}).encode(),
+        json.dumps({**WALL, "rows": [row | {"label": "<img src=x onerror=alert(1)> $x$ %{y} [a](b)"}
+                                     for row in WALL["rows"]]}).encode(),
+        b'{"rows": [{"q_len": ' + b"9" * 5000 + b"}]}",
+        b"\x1f\x8b\x08\x00" + b"\x00" * 100,
+    ],
+)  # fmt: skip
+def test_no_file_brings_the_page_down(content):
+    app = with_files(content, taken({}))
+    assert {"benchmark.sweep.time", "benchmark.sweep.memory"} <= plots(app).keys()
+    assert "<img" not in said(app)
 
 
 @pytest.mark.parametrize("pair", PAIRS)

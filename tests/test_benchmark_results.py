@@ -1,5 +1,6 @@
 """Results of measuring: tables that trust no file, powers and crossings of curves, and the command line."""
 
+import gzip
 import json
 
 import pandas as pd
@@ -7,7 +8,7 @@ import pytest
 
 from attnviz.benchmark import Contestant, Failure, Latency, Measurement, Point, Request, Speed, table
 from attnviz.benchmark.__main__ import main, parser, requests
-from attnviz.benchmark.fits import crossings, exponent, finding
+from attnviz.benchmark.fits import crossings, exponent, finding, power
 from attnviz.benchmark.pairs import DEFAULTS, PAIRS
 from attnviz.text import Refusal
 from attnviz.variants import VARIANTS
@@ -31,6 +32,7 @@ def test_a_table_has_a_row_for_each_contestant_failed_ones_too():
     ]
     assert set(TABLE["q_len"]) == {64, 128} and TABLE["date"].str.fullmatch(r"\d{4}-\d\d-\d\d").all()
     assert {"torch", "hardware", "threads", "device"} <= set(TABLE.columns)
+    assert set(TABLE["heads"]) == {4} and set(TABLE["d_k"]) == {8} and TABLE["kv_heads"].tolist() == [4] * 4
 
 
 @pytest.mark.parametrize("write", [table.to_csv, table.to_json])
@@ -44,13 +46,18 @@ def changed(**values):
     return json.dumps(held).encode()
 
 
+def many(count):
+    held = json.loads(table.to_json(TABLE))
+    return json.dumps({**held, "rows": [held["rows"][0] | {"label": f"curve {n}"} for n in range(count)]}).encode()
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         (b"", "has no rows"),
         (b"\xff\xfe", "neither CSV nor JSON"),
         (b"{", "neither CSV nor JSON"),
-        (b'{"format": "attnviz-benchmark-1", "rows": 3}', "neither CSV nor JSON"),
+        (b'{"format": "attnviz-benchmark-2", "rows": 3}', "neither CSV nor JSON"),
         (b'{"format": "other", "rows": []}', "neither CSV nor JSON"),
         (b"[" * 100_000, "columns|rows|neither"),
         (b"a,b\n1,2\n", "other columns"),
@@ -63,6 +70,21 @@ def changed(**values):
         (changed(latency_s=1e300), "latency_s holds"),
         (changed(latency_s=True), "latency_s holds True"),
         (changed(q_len=1.5), "q_len holds 1.5"),
+        (changed(q_len=0), "q_len holds 0"),
+        (changed(heads=2**40), "heads holds"),
+        (changed(latency_s=0), "latency_s holds 0"),
+        (changed(latency_s=5e-324), "latency_s holds 5e-324"),
+        (changed(latency_s=float("nan")), "latency_s holds nan"),
+        (changed(latency_s=float("inf")), "latency_s holds inf"),
+        (changed(peak_bytes=1e308), "peak_bytes holds"),
+        (changed(peak_bytes={"a": 1}), "peak_bytes holds"),
+        (changed(q_len=0).replace(b'"q_len": 0', b'"q_len": ' + b"9" * 5000), "neither CSV nor JSON"),
+        (b'{"format": "attnviz-benchmark-2", "rows": [' + b'{"a": ' * 50_000, "neither CSV nor JSON"),
+        (changed().replace(b'"label"', b'"label": "x", "label"', 1), "'label' twice"),
+        (table.to_csv(TABLE).encode().replace(b"variant", b"label", 1), "'label' twice"),
+        (gzip.compress(table.to_csv(TABLE).encode()), "neither CSV nor JSON"),
+        (b'a,"' + b"x" * 200_000, "neither CSV nor JSON"),
+        (many(table.MOST_CURVES + 1), "more than 32 curves"),
         (changed(q_len=None), "q_len holds –"),
         (changed(label="x" * 300), "label holds"),
         (changed(label="a\nb"), "label holds"),
@@ -81,6 +103,13 @@ def test_the_power_of_a_curve_is_that_of_its_long_lengths():
     assert exponent({**square, 64: 5.0, 128: 5.0}) == pytest.approx(2)
     assert exponent({64: 1.0, 128: 2.0, 256: 4.0}) == pytest.approx(1)
     assert exponent({64: 1.0, 128: 2.0}) is None and exponent({}) is None
+    fit = power(square)
+    assert (
+        fit is not None and fit.at(2048) == pytest.approx(square[2048]) and fit.at(128) == pytest.approx(3e-9 * 2**14)
+    )
+    # Numbers from a file may lie on a wall; the line ends where floats do.
+    steep = power({1024: 1e-12, 1025: 1.0, 1026: 1e9})
+    assert steep is not None and steep.at(2**30) < float("inf") and steep.at(1) == 0
 
 
 def test_a_crossing_lies_where_the_order_changes_for_good():

@@ -122,18 +122,30 @@ def test_bars_hold_the_values_their_quartiles_and_the_prediction():
     low, high = figure["layout"]["xaxis"]["range"]
     assert 10**low < 3.0 and 10**high > 6.0
     assert figure["layout"]["xaxis"]["ticktext"] == ["0.1", "1.0"]
-    assert bars([Bar("a")], predicted="p", label=str)["layout"]["xaxis"]["range"][1] < -2
+    empty = bars([Bar("a", text="not run")], predicted="p", label=str)["layout"]["xaxis"]
+    assert empty["tickvals"] == [] and len(empty["range"]) == 2
     marks = bars([Bar("a", 2**10), Bar("b", 2**30)], predicted="p", label=str, base=4)["layout"]["xaxis"]["tickvals"]
     assert len(marks) <= 5 and all((int(mark).bit_length() - 1) % 2 == 0 for mark in marks)
 
 
 def test_curves_hold_dots_lines_and_crossings():
-    row = Curve("a", [1, 2], [1.0, 4.0], [0.5, 3.0], [2.0, 4.5], [False, True], predicted=([1, 2], [1, 4]))
+    row = Curve(
+        "a", [1, 2], [1.0, 4.0], [0.5, 3.0], [2.0, 4.5], [False, True], predicted=([1, 2], [1, 4]), fitted=([1], [2])
+    )
     crossing = {"here": (1.5, 2.0)}
     figure = curves(
-        [row], x_title="x", predicted="predicted", label=str, crossings=crossing, ticks=([1, 2], ["1", "2"])
+        [row],
+        x_title="x",
+        predicted="predicted",
+        fitted="fitted",
+        label=str,
+        crossings=crossing,
+        ticks=([1, 2], ["1", "2"]),
     )
-    line, dots, legend, cross = figure["data"]
+    line, power, dots, legend, fitted, cross = figure["data"]
+    # A power that was fitted is told from a prediction by its stroke, in the legend too.
+    assert power["y"] == [2] and power["line"]["dash"] == "dot" == fitted["line"]["dash"]
+    assert fitted["name"] == "fitted" and power["line"]["width"] < line["line"]["width"]
     assert line["y"] == [1, 4] and line["line"]["dash"] == "dash" and legend["name"] == "predicted"
     assert dots["marker"]["symbol"] == ["circle", "circle-open"] and dots["error_y"]["array"] == [1.0, 0.5]
     assert cross["x"] == [1.5] and cross["text"] == ["here"]

@@ -28,6 +28,8 @@ _HOUSE = Asker("the app itself")
 
 _log = logging.getLogger(__name__)
 _Given = TypeVar("_Given")
+# No process to be had, an answer that is none: what may happen in the app's own steps.
+_MISHAPS = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 
 
 class Desk:
@@ -167,7 +169,7 @@ class Desk:
         """Do a step; what nobody foresaw is logged, and ends this one request and not the service of all others."""
         try:
             return act()
-        except Exception:
+        except _MISHAPS:
             _log.exception("a measurement failed in the app")
             if self._worker is not None:
                 self._worker.end()

@@ -38,7 +38,7 @@ class Power(NamedTuple):
     exponent: float
     start: float
 
-    def at(self, length: float) -> float:
+    def at(self, length: int | float) -> float:
         """Give its value at a length, not beyond what a float holds."""
         return math.exp(min(_MOST_LOG, self.start + self.exponent * math.log(length)))
 

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from attnviz import units
-from attnviz.benchmark import Probe, Request, Result, desk, predict, table
+from attnviz.benchmark import Failure, Probe, Request, Result, desk, predict, table
 from attnviz.benchmark.fits import Series, crossings, finding, power
 from attnviz.figures.measured import Curve, curves
 from attnviz.text import Refusal
@@ -20,21 +20,22 @@ _UNITS = {"time": (units.seconds, 10), "memory": (units.binary_bytes, 16)}
 # More crosses than this hide each other.
 _MOST_CROSSES = 3
 _FILES, _MOST_FILES = "benchmark.files", 8
+# What must be the same for one time to be held against another; the variant and its backend are what is compared.
+_SETTINGS = ("what", "mode", "mask", "batch", "heads", "d_k")
 
 
 def sweep(panel: Panel) -> None:
     """Draw a sweep: its button and progress, curves of time and memory, the finding, the table and other results."""
-    other = _loaded(panel)
+    view = panel.settled.view
+    other = _loaded(panel, view.sweep())
 
     def draw(requests: Sequence[Request], shown: Sequence[Result]) -> None:
         held = table.frame(requests, shown)
-        rows = held if other is None else pd.concat([_named(held, requests), other], ignore_index=True)
-        rows = _named(held, requests) if other is None else rows
-        _pictures(panel, requests, rows)
+        own = _named(held, requests)
+        _pictures(panel, requests, own if other is None else pd.concat([own, other], ignore_index=True))
         if len(held):
             _take_home(panel, held)
 
-    view = panel.settled.view
     for dtype in view.dtypes.split(","):
         desk().speed(Probe(dtype, view.threads, view.device))
     measured.section(panel, "sweep", view.sweep(), draw)
@@ -44,7 +45,7 @@ def sweep(panel: Panel) -> None:
 def _named(rows: pd.DataFrame, requests: Sequence[Request]) -> pd.DataFrame:
     """Give the rows with the name of the curve that each belongs to."""
     several = len({request.dtype for request in requests}) > 1
-    return rows.assign(curve=rows["label"] + (" · " + rows["dtype"] if several else ""))
+    return rows.assign(curve=rows["label"] + (" · " + rows["dtype"] if several else ""), alike=True)
 
 
 def _series(rows: pd.DataFrame, column: str) -> dict[str, Series]:
@@ -75,7 +76,7 @@ def _predictions(requests: Sequence[Request], kind: str) -> dict[str, Series]:
 
 
 def _pictures(panel: Panel, requests: Sequence[Request], rows: pd.DataFrame) -> None:
-    said = finding(_series(rows, "latency_s"))
+    said = finding(_series(rows.query("alike"), "latency_s"))
     with st.container():  # also while it is empty, so that the charts below stay where they are
         if said is not None:
             st.markdown(f"**{layout.escape(said.say(panel.language))}**")
@@ -93,13 +94,21 @@ def _chart(
     names = list(dict.fromkeys([*predicted, *series]))
     drawn = [_curve(name, kind, rows, series.get(name, {}), predicted.get(name), lengths) for name in names]
     crosses = {}
-    for cross in sorted(crossings(series), key=lambda one: one.length)[:_MOST_CROSSES]:
+    alike = set(rows.query("alike")["curve"])
+    compared = {name: held for name, held in series.items() if name in alike}
+    for cross in sorted(crossings(compared), key=lambda one: one.length)[:_MOST_CROSSES]:
         fields = {"one": _plain(cross.faster), "other": _plain(cross.slower), "length": units.number(cross.length, 2)}
         crosses[panel.title("crossing", **fields)] = (cross.length, cross.value)
     figure = curves(
-        drawn, x_title=panel.title("axis.length"), predicted=words[_mark(kind)], fitted=panel.title("fitted"),
-        label=_UNITS[kind][0], base=_UNITS[kind][1], crossings=crosses, ticks=(lengths, [units.short_length(length) for length in lengths]),
-    )  # fmt: skip
+        drawn,
+        x_title=panel.title("axis.length"),
+        predicted=words[_mark(kind)],
+        fitted=panel.title("fitted"),
+        label=_UNITS[kind][0],
+        base=_UNITS[kind][1],
+        crossings=crosses,
+        ticks=(lengths, [units.short_length(length) for length in lengths]),
+    )
     numbers = "; ".join(
         f"{one.name}: {_last(kind, series.get(name, {}))}" for name, one in zip(names, drawn, strict=True)
     )
@@ -169,9 +178,13 @@ def _upload(panel: Panel) -> None:
         opened.file_uploader(panel.title("other.file"), ["csv", "json"], accept_multiple_files=True, key=_FILES)
 
 
-def _loaded(panel: Panel) -> pd.DataFrame | None:
-    """Give the results taken in, each curve named with its hardware; what is no table is refused."""
+def _loaded(panel: Panel, requests: Sequence[Request]) -> pd.DataFrame | None:
+    """Give the results taken in, each curve named with its hardware; what is no table is refused.
+
+    What was measured with other settings than the page's says so in its name, and is compared with nothing.
+    """
     tables = []
+    settings = table.frame(requests[:1], [Failure("cancelled")])[list(_SETTINGS)].iloc[0]
     for file in (st.session_state.get(_FILES) or [])[:_MOST_FILES]:
         try:
             rows = table.read(file.getvalue())
@@ -179,5 +192,14 @@ def _loaded(panel: Panel) -> pd.DataFrame | None:
             layout.refusal(refused, panel.language)
             continue
         where = rows["hardware"].fillna(rows["device"]) + " · " + rows["date"].fillna("")
-        tables.append(rows.assign(curve=rows["label"] + " · " + rows["dtype"] + " · " + where))
+        others = [_differing(row, settings) for row in rows.to_dict("records")]
+        curve = rows["label"] + " · " + rows["dtype"] + " · " + where + pd.Series(others, dtype="string")
+        tables.append(rows.assign(curve=curve, alike=[not one for one in others]))
     return pd.concat(tables, ignore_index=True) if tables else None
+
+
+def _differing(row: Mapping[str, Any], settings: "pd.Series") -> str:
+    """Give the settings of a row that are not the page's, as a piece of a curve's name."""
+    known = {name: "–" if pd.isna(row[name]) else row[name] for name in _SETTINGS}
+    found = [f"{name}={value}" for name, value in known.items() if value != settings[name]]
+    return f" · {', '.join(found)}" if found else ""

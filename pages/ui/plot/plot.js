@@ -103,6 +103,8 @@ class Plot {
     this.spec = null // what is on screen, or will be next
     this.drawing = false
     this.again = false
+    this.ended = false
+    this.resizing = null
     this.size = new ResizeObserver(() => this.fit())
     this.size.observe(this.parts.chart)
   }
@@ -111,6 +113,10 @@ class Plot {
   render({ data }) {
     const fresh = data !== this.data
     this.data = data
+    if (this.ended) {
+      this.ended = false
+      this.size.observe(this.parts.chart)
+    }
     if (data.group) this.join(data)
     if (!this.spec || (fresh && !this.group?.pending)) this.spec = JSON.parse(data.figure)
     this.draw()
@@ -136,10 +142,13 @@ class Plot {
     this.offs = []
   }
 
-  end() {
+  // Plotly draws in steps, some of them later: what is under way would fall over a chart that is gone.
+  async end() {
     this.leave()
     this.size.disconnect()
-    globalThis.Plotly?.purge(this.parts.chart)
+    this.ended = true
+    await Promise.allSettled([this.drawing, this.resizing])
+    if (this.ended) globalThis.Plotly?.purge(this.parts.chart)
   }
 
   take(spec) {
@@ -149,17 +158,16 @@ class Plot {
   }
 
   // One drawing at a time; what arrives meanwhile is drawn after it, and only the newest of it.
-  async draw() {
+  draw() {
     this.again = true
-    if (this.drawing) return
-    this.drawing = true
-    try {
-      while (this.again) {
-        this.again = false
-        await this.drawOnce()
-      }
-    } finally {
-      this.drawing = false
+    this.drawing ||= this.drawAll().finally(() => (this.drawing = false))
+    return this.drawing
+  }
+
+  async drawAll() {
+    while (this.again && !this.ended) {
+      this.again = false
+      await this.drawOnce()
     }
   }
 
@@ -175,6 +183,7 @@ class Plot {
     } catch {
       return this.tabulate()
     }
+    if (this.ended) return
     fallback.hidden = true
     chart.hidden = false
     const theme = template(this.root)
@@ -226,7 +235,7 @@ class Plot {
     const { chart } = this.parts
     if (!globalThis.Plotly || !chart._fullLayout || this.drawing || !chart.clientWidth) return
     if (this.narrow !== chart.clientWidth < NARROW) this.draw()
-    else globalThis.Plotly.Plots.resize(chart)
+    else this.resizing = globalThis.Plotly.Plots.resize(chart).catch(() => {}) // hidden meanwhile: it is resized when shown
   }
 
   tabulate() {
