@@ -57,7 +57,11 @@ def grids(view: View, language: str) -> dict[str, Grid]:
     fields = {"rows": view.length, "cols": view.key_length, "width": view.d_k}
     fields |= {"highest": units.number(float(drawn.values.max()), 3), "most": units.number(returned.high or 0.0, 3)}
     return {
-        name: Grid((one,), *(say(language, f"flash.weights.{name}_{word}", **fields) for word in ("caption", "alt")))
+        name: Grid(
+            (one,),
+            say(language, f"flash.weights.{name}_caption", **fields),
+            say(language, f"flash.weights.{name}_alt", **fields),
+        )
         for name, one in ((WEIGHTS, drawn), (FUSED, returned))
     }
 
