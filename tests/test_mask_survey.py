@@ -116,9 +116,10 @@ def slow_reach(allowed: np.ndarray, layers: int) -> np.ndarray:
     return first
 
 
+@pytest.mark.parametrize("length", [20, 70])
 @pytest.mark.parametrize("key", ["causal", "sliding_window", "dilated", "tree", "chunked", "own"])
-def test_reach_is_what_paths_through_the_layers_give(key):
-    allowed = dense(MASKS[key].build(), 20, 20)[0, 0]
+def test_reach_is_what_paths_through_the_layers_give(key, length):
+    allowed = dense(MASKS[key].build(), length, length)[0, 0]
     found = reach(allowed, 4)
     expected = slow_reach(allowed.numpy(), 4)
     assert found.first.tolist() == expected.tolist()

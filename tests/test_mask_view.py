@@ -140,9 +140,9 @@ def test_the_work_that_is_predicted_is_the_work_that_is_done(given, monkeypatch)
     assert sum(done) <= 1.05 * predicted and predicted <= max(1.3 * sum(done), guard.BLOCK_WORK * 100)
 
 
-@pytest.mark.parametrize("given", [{"length": "513"}, {"length": "8", "key_length": "9"}])
+@pytest.mark.parametrize("given", [{"length": "1025"}, {"length": "8", "key_length": "9"}])
 def test_reach_is_for_square_grids_that_are_not_too_large(given):
-    with pytest.raises(Refusal, match="Reach follows every pair"):
+    with pytest.raises(Refusal, match="Reach needs as many keys as queries"):
         guard.check(view(section="reach", **given))
     guard.check(view(section="reach", length="512"))
 

@@ -21,8 +21,8 @@ PIECE_BYTES = 48
 # The same for scores before and after their modification: bytes of each in a block, and times a simple rule's time.
 SCORE_BYTES, SCORE_WORK = 24, 8
 MOST_DRAWN = 1024
-# Every layer multiplies a length × length grid with another.
-MOST_REACH = 512
+# Reach is drawn pair by pair, never several to a pixel.
+MOST_REACH = MOST_DRAWN
 
 _TOO_MUCH = Text(
     "Refused before allocating anything: a grid of {length} × {key_length} would take {need} and going through {cells} "
@@ -32,9 +32,9 @@ _TOO_MUCH = Text(
 )
 _NEAREST = Text("The nearest length that fits is {size}.", "能放下的最接近长度是 {size}。")
 _REACH = Text(
-    "Reach follows every pair through every layer and is drawn up to {most} tokens, with as many keys as queries; this "
-    "view has {length} × {key_length}. Set both lengths to {size}.",
-    "可达范围要逐层跟踪每一对 token，最多画 {most} 个 token，且键与查询个数相同；"
+    "Reach needs as many keys as queries, and every pair is a cell of its own, for which there is room up to {most} "
+    "tokens; this view has {length} × {key_length}. Set both lengths to {size}.",
+    "可达范围要求键与查询个数相同，且每一对 token 各占一格，因此最多画 {most} 个 token；"
     "当前为 {length} × {key_length}，请把两个长度都设为 {size}。",
 )
 
@@ -87,7 +87,7 @@ def check(view: View, free_bytes: int | None = None) -> Prediction:
     if view.section == "reach" and not (view.is_square and view.length <= MOST_REACH):
         sizes = {"length": units.count(view.length), "key_length": units.count(view.key_length)}
         size = min(view.length, view.key_length, MOST_REACH)
-        raise Refusal(_REACH.fill(most=MOST_REACH, size=size, **sizes))
+        raise Refusal(_REACH.fill(most=units.count(MOST_REACH), size=size, **sizes))
     most = int((device.free_bytes("cpu") if free_bytes is None else free_bytes) * SHARE)
 
     def fits(candidate: View) -> bool:

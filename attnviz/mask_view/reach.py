@@ -43,19 +43,26 @@ def reach(allowed: Tensor, layers: int) -> Reach:
         raise ValueError(f"allowed must be [length, length], got {list(allowed.shape)}")
     if layers < 1:
         raise ValueError(f"layers must be at least 1, got {layers}")
-    step = (allowed | torch.eye(len(allowed), dtype=torch.bool)).to(torch.float32)
-    seen, first = torch.eye(len(allowed)), torch.zeros_like(allowed, dtype=torch.int64)
+    length = len(allowed)
+    step = [np.flatnonzero(row) for row in (allowed | torch.eye(length, dtype=torch.bool)).numpy()]
+    own = np.eye(length, dtype=bool)
+    seen, words, first = own, _packed(own), np.zeros((length, length), np.int64)
     mean: list[float] = []
     most: list[int] = []
     settled = None
     for layer in range(1, layers + 1):
         if settled is None:
-            further = ((step @ seen) > 0).to(torch.float32)
-            new = (further > 0) & (first == 0) & ((seen == 0) | (layer == 1))
-            first[new] = layer
-            settled = layer - 1 if torch.equal(further, seen) else None
-            seen = further
+            further = np.stack([np.bitwise_or.reduce(words[keys], 0) for keys in step])
+            settled = layer - 1 if np.array_equal(further, words) else None
+            words, seen = further, np.unpackbits(further.view(np.uint8), axis=1, count=length).view(bool)
+            first[seen & (first == 0)] = layer
         counts = seen.sum(1)
         mean.append(float(counts.mean()))
         most.append(int(counts.max()))
-    return Reach(first.numpy(), tuple(mean), tuple(most), settled)
+    return Reach(first, tuple(mean), tuple(most), settled)
+
+
+def _packed(grid: np.ndarray) -> np.ndarray:
+    """Give the rows as words of 64 bits: whole rows are then joined at a stroke, only for the pairs that there are."""
+    packed = np.packbits(grid, axis=1)
+    return np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8))).view(np.uint64)
