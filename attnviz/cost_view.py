@@ -28,10 +28,10 @@ SCENARIOS: Mapping[str, Text] = MappingProxyType(
 )
 _TOGETHER = Text("{heads} heads of {d_k}: {why}", "{heads} 个头、每头 {d_k} 维：{why}")
 _HEADS = Text(
-    "{heads} heads cannot be shared equally by {devices} devices.", "{heads} 个头不能平均分给 {devices} 个设备。"
+    "Heads: {heads} cannot be shared equally by {devices} devices.", "{heads} 个头不能平均分给 {devices} 个设备。"
 )
 _KV_HEADS = Text(
-    "{heads} KV heads cannot be shared equally by {devices} devices: one number must divide the other.",
+    "KV heads: {heads} cannot be shared equally by {devices} devices: one number must divide the other.",
     "{heads} 个 KV 头不能平均分给 {devices} 个设备：两个数须有一个整除另一个。",
 )
 _KV_FOLLOW = Text(
@@ -66,7 +66,7 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
             Choice("dtype", Text("Data type", "数据类型"), "bfloat16",
                    options={name: same(name) for name in config.DTYPES}),
             Several("hardware", Text("Roofs", "屋顶线"), "rtx-4090,a100-80gb,h100,b200",
-                    options={key: entry.label for key, entry in HARDWARE.items()}, most=6),
+                    options={key: same(entry.short) for key, entry in HARDWARE.items()}, most=6),
         )
     }
 )  # fmt: skip

@@ -64,10 +64,10 @@ def test_heads_are_split_exactly_and_shared_ones_down_to_one():
 
 
 def test_what_devices_cannot_share_equally_is_refused():
-    with pytest.raises(Refusal, match="32 heads cannot be shared equally by 3 devices"):
+    with pytest.raises(Refusal, match="Heads: 32 cannot be shared equally by 3 devices"):
         split(view(heads="32", devices="3"))
     # 24 heads over 6 KV heads: four devices divide the heads and not the KV heads, twelve hold each twice.
-    with pytest.raises(Refusal, match="6 KV heads cannot be shared equally by 4 devices"):
+    with pytest.raises(Refusal, match="KV heads: 6 cannot be shared equally by 4 devices"):
         split(view(pair="gqa-sdpa", heads="24", devices="4"))
     mine = view(pair="gqa-sdpa", heads="24", devices="12")
     assert split(mine).kv_heads == 1
@@ -156,6 +156,16 @@ def test_names_of_near_roofs_stand_apart_and_far_ones_stay():
     assert heights["a"] < 1000 < heights["b"] and heights["c"] == pytest.approx(1e7)
 
 
+def test_works_that_stand_together_are_named_together():
+    work = {"decode": 1.0, "extend": 500.0, "prefill": 510.0}
+    figure = roofline([Roof("a", 100.0, 10.0)], work, {}, x_title="x", measured_name="here")
+    assert list(annotations(figure)) == ["a", "decode", "extend, prefill"]
+    apart = roofline([Roof("a", 1e9, 10.0)], {"left": 1.0, "right": 1.5}, {}, x_title="x", measured_name="here")
+    assert list(annotations(apart)) == ["a", "left, right"]
+    steep = roofline([Roof("a", 1e6, 1.0)], {"left": 1.0, "right": 5.0}, {}, x_title="x", measured_name="here")
+    assert list(annotations(steep)) == ["a", "left", "right"]
+
+
 def test_this_machine_carries_work_at_its_own_data_type(monkeypatch):
     monkeypatch.setattr(type(cost_picture.desk()), "speed", lambda desk, asked: Speed(1e11, 1e10))
     mine = view(dtype="bfloat16", hardware="h100,apple-m4")
@@ -211,7 +221,7 @@ def test_a_device_without_a_peak_has_the_time_of_its_memory():
 
 def test_devices_that_do_not_divide_the_heads_are_named():
     app = visit(page="cost", devices="3", context="128")
-    assert "32 heads cannot be shared equally by 3 devices" in plain(
+    assert "Heads: 32 cannot be shared equally by 3 devices" in plain(
         said(app) + " ".join(one.value for one in app.info)
     )
     app.number_input(key="cost.devices").set_value(2)

@@ -10,6 +10,9 @@ Figure = dict[str, Any]
 HEIGHT = 390
 # What the figure is high without its margins, and the height of a line of text, both in pixels.
 _PLOT, _LINE = 290, 15
+# What it is wide on a desktop, and what a letter takes.
+_WIDTH, _LETTER = 850, 8
+_SEPARATOR = ", "
 # Where nothing published says how far a slope goes, it is drawn to a bend that is common among accelerators.
 _OPEN_END = 100.0
 # Share of the width that is left for the roofs' names.
@@ -80,7 +83,7 @@ def roofline(
     pixels = _PLOT / (top - bottom)
     layout = {
         "height": HEIGHT, "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
-        "annotations": _named(roofs, ends, pixels) + _above(roofs, work, ends),
+        "annotations": _named(roofs, ends, pixels) + _above(roofs, work, ends, _WIDTH / width, pixels),
         "xaxis": {"type": "log", "tickformat": "~s", "dtick": 1, "title": {"text": x_title},
                   "range": [left, left + width]},
         "yaxis": {"type": "log", "automargin": True, "tickvals": powers, "range": [bottom, top],
@@ -141,18 +144,30 @@ def _named(roofs: Sequence[Roof], ends: Sequence[float], pixels: float) -> list[
     return _wide(notices)
 
 
-def _above(roofs: Sequence[Roof], work: Mapping[str, float], ends: Sequence[float]) -> list[Figure]:
-    """Name each work above its mark on the highest roof."""
-    notices: list[Figure] = []
-    for name in work:
+def _above(
+    roofs: Sequence[Roof], work: Mapping[str, float], ends: Sequence[float], across: float, pixels: float
+) -> list[Figure]:
+    """Name each work above its mark on the highest roof, several together where they would stand over one another.
+
+    ``across`` and ``pixels`` are those of a power of ten, sideways and upwards.
+    """
+    groups: list[tuple[list[str], float, float]] = []
+    for name in sorted(work, key=lambda name: work[name]):
         marks = [(_reached(*each), each[1]) for each in _placed(name, roofs, work, ends)]
-        if marks:
-            top, x = max(marks)
-            notices.append(
-                {"x": math.log10(x), "y": math.log10(top), "xanchor": "center", "yanchor": "bottom", "yshift": 6,
-                 "text": name, "font": {"size": 13}}
-            )  # fmt: skip
-    return _wide(notices)
+        if not marks:
+            continue
+        y, x = (math.log10(value) for value in max(marks))
+        if groups:
+            names, left, height = groups[-1]
+            room = _LETTER * (len(_SEPARATOR.join(names)) + len(name)) / 2
+            if (x - left) * across < room and abs(y - height) * pixels < _LINE:
+                groups[-1] = ([*names, name], (left * len(names) + x) / (len(names) + 1), max(height, y))
+                continue
+        groups.append(([name], x, y))
+    return _wide(
+        [{"x": x, "y": y, "xanchor": "center", "yanchor": "bottom", "yshift": 6, "text": _SEPARATOR.join(names),
+          "font": {"size": 13}} for names, x, y in groups]
+    )  # fmt: skip
 
 
 def _wide(notices: Sequence[Figure]) -> list[Figure]:
