@@ -16,7 +16,6 @@ from attnviz.saturation import SCALINGS, Curves, Source, correlated, theory
 from attnviz.settings import D_K_STOPS
 from attnviz.text import Text, same
 
-NORMAL_COSINE = 32
 # Of the seeds 0 to 7 the one whose first row has a largest weight nearest to the mean one at d_k from 4 to 1024: it is
 # no exception.
 TYPICAL_SEED = 4
@@ -224,32 +223,24 @@ def spread_theory(view: View, scaling: str, d_ks: np.ndarray) -> np.ndarray | No
 def expected(view: View, scaling: str, field: str) -> np.ndarray | None:
     """Give the theory line of one field of ``Point`` along the sweep, or None where there is none.
 
-    The spread has a formula. The rest is what independent normal scores of that spread give, or, where each query has
-    a key of its own, rows drawn from the distribution that the scores then have.
+    The spread has a formula. The rest is what independent normal scores of that spread give. Where each query has a
+    key of its own, and for cosines, which are not normal in few dimensions, rows are drawn from the distribution that
+    the scores then have.
     """
-    d_ks = np.array(saturation.SWEEP)
+    d_ks, chosen = np.array(saturation.SWEEP), SCALINGS[scaling]
     spread = spread_theory(view, scaling, d_ks)
     if field == "spread" and spread is not None:
         return spread
-    if view.correlation != 0.0:
+    if view.correlation != 0.0 or chosen.normalize:
         setting = correlated.Setting(*(getattr(view, name) for name in correlated.Setting._fields))
-        found = correlated.of_own_key(setting).get(scaling)
+        found = correlated.of_own_key(scaling, setting)
         return None if found is None else found[field]
-    if spread is None:
-        return None
-    if SCALINGS[scaling].normalize:
-        # A cosine of few dimensions is nowhere near normal: it is at its ends ±1 more often than between them.
-        spread = np.where(d_ks >= NORMAL_COSINE, spread, np.nan)
+    assert spread is not None
     normal = theory.of_normal_scores(spread, view.keys)
     if field != "gradient":
         return normal[field]
-    # The gradient at the scores reaches the query through factor × key, whose length is √(d_k σ_k²). A cosine moves by
-    # what the key has across the query, 1 − 1/d_k of its square, and the less the longer the query is.
-    factor = np.array([SCALINGS[scaling].factor(int(d_k), view.keys, view.power) for d_k in d_ks]) / view.temperature
-    if SCALINGS[scaling].normalize:
-        if view.variance_q == 0.0:
-            return None
-        return normal["push"] * factor * np.sqrt((1 - 1 / d_ks) / (d_ks * view.variance_q))
+    # The gradient at the scores reaches the query through factor × key, whose length is √(d_k σ_k²).
+    factor = np.array([chosen.factor(int(d_k), view.keys, view.power) for d_k in d_ks]) / view.temperature
     return normal["push"] * factor * np.sqrt(d_ks * view.variance_k)
 
 

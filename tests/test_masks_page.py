@@ -199,8 +199,8 @@ def test_a_grid_that_is_too_large_is_refused_and_the_page_stays_alive(language, 
     (error,) = app.error
     assert "131,072" in error.value and MAIN not in keys(app)
     assert say(language, "masks.words.title") in said(app) and "masks.length" in keys(app)
-    go(app, {"length": "600", "section": "reach"}, language)
-    assert len(app.error) == 1 and "512" in app.error[0].value
+    go(app, {"length": "1100", "section": "reach"}, language)
+    assert len(app.error) == 1 and "1,024" in app.error[0].value
     go(app, {}, language)
     assert not app.error and MAIN in keys(app)
 

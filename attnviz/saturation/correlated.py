@@ -87,6 +87,7 @@ class _Rows(NamedTuple):
     length: Tensor
 
 
+@lru_cache(maxsize=4)
 def _rows(keys: int, correlation: float) -> _Rows:
     drawn = _draws(keys)
     length = drawn.length.sqrt()[..., None]
@@ -98,17 +99,16 @@ def _rows(keys: int, correlation: float) -> _Rows:
     return _Rows(along, rest, along / (along.square() + rest * drawn.beside).sqrt(), length)
 
 
-@lru_cache(maxsize=8)
-def of_own_key(setting: Setting) -> Mapping[str, Mapping[str, np.ndarray]]:
-    """Say for each scaling what rows with one correlated key give: fields of ``Point`` by name, along the sweep.
+@lru_cache(maxsize=32)
+def of_own_key(scaling: str, setting: Setting) -> Mapping[str, np.ndarray] | None:
+    """Say what rows with one correlated key give with a scaling: fields of ``Point`` by name, along the sweep.
 
-    A scaling by lengths has none where a vector has no length.
+    A scaling by lengths gives None where a vector has no length.
     """
-    rows, found = _rows(setting.keys, setting.correlation), {}
-    for name, scaling in SCALINGS.items():
-        if not scaling.normalize or (setting.variance_q > 0 and setting.variance_k > 0):
-            found[name] = _fields(rows, scaling, setting)
-    return found
+    chosen = SCALINGS[scaling]
+    if chosen.normalize and not (setting.variance_q > 0 and setting.variance_k > 0):
+        return None
+    return _fields(_rows(setting.keys, setting.correlation), chosen, setting)
 
 
 def _fields(rows: _Rows, scaling: Scaling, setting: Setting) -> Mapping[str, np.ndarray]:
