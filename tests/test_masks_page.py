@@ -390,7 +390,7 @@ def test_no_frame_is_larger_than_a_message_may_be(section, mod):
         "other_lengths": ",".join(["131072"] * 256),
         "rule": "q_idx<1" + " " * 233,
     }
-    given = {"section": section, "score_mod": mod, "length": "512" if section == "reach" else "4096", "mask": "own"}
+    given = {"section": section, "score_mod": mod, "length": "1024" if section == "reach" else "4096", "mask": "own"}
     given |= {"tile": "8"} if section == "blocks" else {}
     assert len(masks_picture.frame(given | long | {"lang": "zh"})) <= MOST_BYTES
 
