@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from attnviz.figures import flash
+from attnviz.figures.flash_costs import errors
 from attnviz.flash_view.settle import settle
 from attnviz.flash_view.walk import walk
 from attnviz.masks import MASKS
@@ -82,3 +83,19 @@ def test_every_step_of_every_mask_has_readable_axes(mask):
             for one in figures_of(settle(settings | {"step": str(step)}).view, "en").values():
                 for name in AXES:
                     readable(one.figure["layout"][name])
+
+
+@pytest.mark.parametrize("size", (0.0, 1e-30, 1.0))
+def test_errors_have_an_axis_even_where_there_are_none(size):
+    """Without a visible key every way gives 0, and so does float64: nothing is left for a logarithm."""
+    ways = {way: [0.0, size, 2 * size] for way in ("a", "b", "c")}
+    figure = errors(ways, ("x", "y", "z"), [size] * 3, colours=("r", "g", "b"), x_title="", grain_name="")
+    axis = figure["layout"]["xaxis"]
+    low, high = axis["range"]
+    ticks = dict(zip(axis["ticktext"], axis["tickvals"], strict=True))
+    assert np.isfinite([low, high]).all() and high - low >= 1
+    for trace in figure["data"][1:]:
+        assert all(low < np.log10(x) < high for x in trace["x"])
+        # What stands at the left end is called 0, and so it is under the pointer.
+        assert trace["x"][0] == ticks["0"] and trace["customdata"] == [0.0, size, 2 * size]
+    assert len(ticks) == len(axis["ticktext"])

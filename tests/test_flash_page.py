@@ -168,6 +168,21 @@ def test_the_chart_of_bytes_says_from_where_on_flash_moves_less():
     x, y = (np.array(numbers(theorem[axis])) for axis in "xy")
     np.testing.assert_allclose(x * y, x[0] * y[0])
     assert max(x) == 4 * 1024 * 64
+    assert "ends at L d = 256 KiB" in said(app)
+    # And what holds behind its end: one block of queries, everything once.
+    fit, least = re.findall(r"from ([\d.]+) KiB on: then everything passes once, ([\d.,]+) MiB", said(app))[0]
+    after = curve.at >= float(fit) * 1024
+    assert set(curve.predicted[after]) == {traffic.predicted_bytes(1024, 64, 1024)} and not after.all()
+    assert float(least) == pytest.approx(curve.predicted[after][0] / 2**20, rel=0.01)
+
+
+@pytest.mark.parametrize(("d_k", "tokens"), ((1, 512), (64, 1024), (1024, 512)))
+def test_the_end_of_theorem_2_and_of_all_saving_is_where_it_is_said(d_k, tokens):
+    fit = traffic.tile_bytes(tokens, min(tokens, d_k), d_k)
+    assert traffic.tile_for(fit, d_k)[0] == tokens > traffic.tile_for(fit - 4, d_k)[0]
+    lines = [one["name"] for one in plots(opened(d_k=str(d_k), tokens=str(tokens)))["flash.by_memory"]["data"]]
+    # With so few bytes everything fits into the smallest memory: no slope is left to be named.
+    assert (say("en", "flash.traffic.theorem") in lines) == (d_k > 1)
 
 
 def test_the_table_of_flops_is_the_count():
@@ -178,6 +193,8 @@ def test_the_table_of_flops_is_the_count():
     assert [int(cells[2]), int(cells[3])] == [traffic.eager_work(view).products, traffic.flash_work(view).products]
     assert "less** than eager" in said(app)
     assert "more** than eager" in said(opened(length="64", mask="full", tile_cols="4"))
+    # No tile is skipped here: what is saved are divisions, and so it is said.
+    assert "though it skips no tile" in said(opened(length="64", mask="full", d_k="1"))
 
 
 def test_a_region_of_the_weights_comes_sharper_and_a_cell_exactly():

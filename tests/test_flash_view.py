@@ -107,8 +107,8 @@ def test_settings_follow_each_other_and_say_so():
     settled = settle({"length": "1024", "tile_rows": "4", "row": "99", "step": "4000"})
     assert (settled.view.tile_rows, settled.view.row) == (1024 // MOST_TILES, 15)
     said = [note.en for note in settled.notes]
-    assert "more than 64 tiles along a side" in said[0] and "a block has 16 rows" in said[1]
-    assert "this walk has 2080 steps" in said[2]
+    assert "more than 64 tiles along a side" in said[0] and "the rows of a block are 0 to 15" in said[1]
+    assert "the last step of this walk is 2080" in said[2]
     padded = settle({"mask": "padding", "lengths": "9,4"})
     assert padded.view.mask_settings[0] == ("lengths", (9,)) and "one sequence" in padded.notes[0].en
     assert settle({"mask": "sliding_window", "window": "400"}).values["window"] == 128
@@ -117,6 +117,7 @@ def test_settings_follow_each_other_and_say_so():
 
 
 def test_defaults_follow_without_a_word_and_stay_out_of_the_link():
+    assert settle({"length": "1"}).view.step == 1  # a walk of one tile is not shown before it began
     for settings in ({"length": "4096"}, {"length": "3"}, {"mask": "full"}, {"tile_rows": "128"}):
         settled = settle(settings)
         assert not settled.notes and settled.link() == settings

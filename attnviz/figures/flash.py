@@ -153,9 +153,9 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _scale(low: float, high: float, *, whole: bool = False) -> Figure:
-    """Give an axis from ``low`` to ``high`` with two to six round ticks, each as short as it can be told apart."""
-    size = 10.0 ** math.floor(math.log10((high - low) / 6))
-    step = next(part * size for part in (1, 2, 5, 10, 20) if (high - low) / (part * size) < 6)
+    """Give an axis from ``low`` to ``high`` with two to five round ticks, each as short as it can be told apart."""
+    size = 10.0 ** math.floor(math.log10((high - low) / 5))
+    step = next(part * size for part in (1, 2, 5, 10, 20) if (high - low) / (part * size) < 5)
     step = max(1.0, step) if whole else step
     places = [step * at for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
     # As many digits as the largest of them has down to the size of a step; places of a step have no others.

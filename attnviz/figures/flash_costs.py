@@ -102,7 +102,7 @@ def errors(
     """Draw each way's largest difference from float64, a line of dots for each dtype.
 
     Args:
-        largest: Way → one number for each dtype; exactly 0 stands at the left end.
+        largest: Way → one number for each dtype; exactly 0 stands at the left end, under its name.
         dtypes: Names of the dtypes.
         grain: Spacing of numbers around the largest entry of the output, in each dtype.
         colours: A colour for each of the three ways.
@@ -110,20 +110,27 @@ def errors(
         grain_name: What the spacing is called.
     """
     every = np.array([*largest.values(), grain], dtype=np.float64)
-    low = float(every[every > 0].min()) / 3
+    # Where no row sees a key, everything is 0: there is nothing to give the axis its ends.
+    positive = every[every > 0] if every.any() else np.array([1e-8, 1e-3])
+    low, high = float(np.log10(positive.min())), float(np.log10(positive.max()))
+    ticks = {10.0**power: f"1e{power}".replace("-", "−") for power in range(int(np.ceil(low)), int(high + 0.6) + 1)}
+    if not every.all():
+        # Exactly 0 has no place among powers of ten: it gets one of its own, with its name under it.
+        low -= 1.0
+        ticks = {10.0**low: "0"} | {place: text for place, text in ticks.items() if place > 10.0 ** (low + 0.6)}
     data: list[Figure] = [
         {"type": "scatter", "mode": "markers", "x": list(grain), "y": list(dtypes), "name": grain_name,
+         "customdata": list(grain),
          "marker": {"symbol": "line-ns-open", "size": 26, "color": _GREY, "line": {"width": 2}}}
     ]  # fmt: skip
     for (name, values), colour, symbol in zip(largest.items(), colours, ("circle", "diamond", "square"), strict=True):
-        shown = [max(value, low) for value in values]
+        shown = {"x": [max(value, 10.0**low) for value in values], "y": list(dtypes), "customdata": list(values)}
         look = {"color": colour, "size": 12, "symbol": symbol, "opacity": 0.9}
-        data.append({"type": "scatter", "mode": "markers", "x": shown, "y": list(dtypes), "name": name, "marker": look})
+        data.append({"type": "scatter", "mode": "markers", **shown, "name": name, "marker": look})
     for trace in data:
-        trace["hovertemplate"] = "%{x:.3g}<extra>%{fullData.name}</extra>"
-    ends = [np.log10(low), np.log10(float(every.max()) * 2)]
-    x_axis = {"type": "log", "range": ends, "title": {"text": x_title, "standoff": 4}, "exponentformat": "power"}
+        trace["hovertemplate"] = "%{customdata:.3g}<extra>%{fullData.name}</extra>"
+    x_axis = {**_log_axis(x_title, ticks), "range": [low - 0.4, high + 0.6], "tickangle": 0}
     legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
     layout = {"height": 260, "showlegend": True, "legend": legend, "margin": {"l": 8, "r": 8, "t": 8, "b": 8}}
     y_axis = {"type": "category", "autorange": "reversed", "automargin": True}
-    return {"data": data, "layout": {**layout, "xaxis": x_axis | {"dtick": 1}, "yaxis": y_axis}}
+    return {"data": data, "layout": {**layout, "xaxis": x_axis, "yaxis": y_axis}}

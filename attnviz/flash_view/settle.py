@@ -25,16 +25,16 @@ _TILE = Text(
     "{name}原为 {got}：一边超过 {limit} 个块时无法分辨，改用 {used}。",
 )
 _ROW = Text(
-    "{name} was {got}, but a block has {limit} rows; using {used}.",
-    "{name}原为 {got}，但一块只有 {limit} 行，改用 {used}。",
+    "{name} was {got}, but the rows of a block are 0 to {used}; using {used}.",
+    "{name}原为 {got}，但一块中的行只有 0 到 {used}，改用 {used}。",
 )
 _ONE = Text(
     "{name} was {got}: this page shows one sequence; using the first, {used}.",
     "{name}原为 {got}：本页只显示一个序列，改用第一个，即 {used}。",
 )
 _STEP = Text(
-    "{name} was {got}, but this walk has {limit} steps; using {used}.",
-    "{name}原为 {got}，但这里一共只有 {limit} 步，改用 {used}。",
+    "{name} was {got}, but the last step of this walk is {limit}; using {used}.",
+    "{name}原为 {got}，但这里的最后一步是第 {limit} 步，改用 {used}。",
 )
 
 
@@ -55,14 +55,14 @@ def settle(given: Mapping[str, object]) -> Settled[View]:
     rows = min(cast("int", reader.values["tile_rows"]), cast("int", reader.values["length"]))
     reader.read("row", KNOBS["row"], rows - 1)
     if cast("int", reader.values["row"]) >= rows:
-        reader.follow("row", rows - 1, _ROW, limit=rows)
+        reader.follow("row", rows - 1, _ROW)
     for name, knob in KNOBS.items():
         if name not in (*reader.values, "step"):
             reader.read(name, knob)
     fields = {name: reader.values.get(name, 0) for name in KNOBS}
     view = View(**fields, mask_settings=tuple(own.items()))  # type: ignore[arg-type]
     steps = walk(view).steps
-    reader.read("step", KNOBS["step"], int(SHOWN * steps))
+    reader.read("step", KNOBS["step"], min(steps, max(1, int(SHOWN * steps))))
     if cast("int", reader.values["step"]) > steps:
         reader.follow("step", steps, _STEP, limit=steps)
     return reader.settled(replace(view, step=cast("int", reader.values["step"])))

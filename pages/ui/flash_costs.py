@@ -36,7 +36,7 @@ def bytes_section(panel: Panel) -> None:
             _against_memory(panel, view, memory)
         with right:
             _against_length(panel, view, length)
-        st.markdown(panel.title("traffic.formulas"))
+        st.markdown(panel.title("traffic.formulas", **beyond(int(view.tokens), view.d_k)))
         if np.isnan(memory.masked).any() or np.isnan(memory.counted).any():
             st.caption(panel.title("traffic.uncounted"))
 
@@ -53,6 +53,16 @@ def pays(curve: Curve) -> str:
     return "never" if cross is None else "ever" if cross == int(curve.at[0]) else "crossing"
 
 
+def beyond(tokens: int, d_k: int) -> dict[str, str]:
+    """Say where Theorem 2 ends, from where on all queries make one block, and the bytes that are left then."""
+    places = {
+        "bound": traffic.ITEM * tokens * d_k,
+        "fit": traffic.tile_bytes(tokens, min(tokens, d_k), d_k),
+        "least": traffic.predicted_bytes(tokens, d_k, tokens),
+    }
+    return {name: units.binary_bytes(place) for name, place in places.items()}
+
+
 def growth(values: np.ndarray) -> float:
     """Give how many times as much the last doubling of the length takes."""
     return float(values[-1] / values[-2])
@@ -65,9 +75,11 @@ def _against_memory(panel: Panel, view: View, curve: Curve) -> None:
     lines = [
         Line(panel.title("traffic.eager"), curve.eager, "theme-1"),
         Line(panel.title("traffic.predicted"), curve.predicted, "theme-0"),
-        Line(panel.title("traffic.theorem"), theorem, _THEOREM, dash="dash"),
         Line(panel.title("traffic.counted"), curve.counted, "theme-0", "markers"),
     ]
+    # Of one size of memory there is no slope to see.
+    if np.isfinite(theorem).sum() > 1:
+        lines.insert(2, Line(panel.title("traffic.theorem"), theorem, _THEOREM, dash="dash"))
     if view.mask != "full":
         lines.append(Line(panel.title("traffic.masked"), curve.masked, "theme-2", "markers", symbol="diamond"))
     cross = crossing(curve)
@@ -151,7 +163,7 @@ def flops_section(panel: Panel) -> None:
     flash, eager = traffic.flash_work(view), traffic.eager_work(view)
     with opened:
         st.markdown(flops_table(panel, eager, flash))
-        word = "more" if flash.total > eager.total else "less"
+        word = "more" if flash.total > eager.total else "less" if flash.products < eager.products else "fewer"
         share = units.percent(abs(flash.total / eager.total - 1))
         st.markdown(panel.title(f"flops.{word}", share=share))
         st.markdown(panel.title("flops.backward"))

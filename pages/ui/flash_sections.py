@@ -84,6 +84,7 @@ def picture(panel: Panel, group: Group) -> None:
 
 def sections(panel: Panel, group: Group) -> None:
     """Draw what is folded away below the picture."""
+    st.caption(panel.title("follows"))
     flash_costs.bytes_section(panel)
     flash_costs.flops_section(panel)
     flash_costs.precision_section(panel)
