@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attnviz.backends import BACKENDS
-from attnviz.masks import MASKS
+from attnviz.masks import MASKS, dense
 from tests.peak import peak_bytes
 
 attend = BACKENDS["sdpa"].attend
@@ -134,3 +134,19 @@ def test_gradients_are_those_of_eager(kv_heads, mask):
         call(*leaves, allowed=MASKS[mask].build()).output.square().sum().backward()
         grads.append([leaf.grad for leaf in leaves])
     torch.testing.assert_close(*grads)
+
+
+@pytest.mark.parametrize("scale", (0.0, -0.5))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float64))
+def test_a_causal_mask_survives_a_scale_that_is_not_positive(dtype, scale):
+    """torch's kernel scales behind its own causal mask: 0 · −inf is NaN, and a negative scale makes +inf of it."""
+    q, k, v = (torch.randn(1, 2, 9, 4, dtype=dtype) for _ in range(3))
+    found = BACKENDS["sdpa"].attend(q, k, v, allowed=MASKS["causal"].build(), scale=scale)
+    exact = BACKENDS["eager"].attend(
+        q.double(), k.double(), v.double(), allowed=dense(MASKS["causal"].build(), 9, 9), scale=scale
+    )
+    tolerance = 4 * torch.finfo(dtype).eps * float(exact.output.abs().max())
+    torch.testing.assert_close(found.output.double(), exact.output, atol=tolerance, rtol=0)
+    torch.testing.assert_close(
+        found.logsumexp.double(), exact.logsumexp, atol=0.05 if dtype == torch.bfloat16 else 1e-5, rtol=0
+    )

@@ -87,7 +87,8 @@ def attend(
         return _capped(call)
     allowed = call.allowed
     is_rule = isinstance(allowed, Mask)
-    causal = is_rule and call.bias is None and allowed.is_causal and call.offset == 0
+    # torch's kernel scales behind its causal mask: only a positive scale leaves -inf what it is.
+    causal = is_rule and call.bias is None and allowed.is_causal and call.offset == 0 and call.scale > 0
     if not causal and (is_rule or isinstance(call.bias, LateBias)):
         return _in_blocks(call)
     mask = None if causal else _additive(call, (0, query.shape[2]), (0, key.shape[2]))

@@ -93,7 +93,7 @@ def output(
     data: list[Figure] = [
         {"type": "scatter", "mode": "lines", **hover, **bars, "name": names[0]},
         {"type": "scatter", "mode": "lines", **hover, **marks, "name": names[1]},
-        *_course(keys, np.maximum(distance, LEAST), done, "y2", "x2"),
+        *_course(keys, np.maximum(distance, LEAST), done, "y2", "x2", said=distance),
     ]
     layout = _layout(x_title, last)
     layout["annotations"] = [_title(title, index) for index, title in enumerate(titles)]
@@ -101,8 +101,9 @@ def output(
     reach = 1.1 * float(max(np.abs(now).max(initial=0), np.abs(exact).max(initial=0))) or 1.0
     layout["yaxis"] |= _scale(-reach, reach)
     layout["yaxis2"] |= {
-        "type": "log", "range": [math.log10(LEAST) - 0.4, max(1.0, math.log10(distance.max(initial=1.0)) + 0.4)],
-        "tickvals": [1, 1e-4, 1e-8], "ticktext": ["1", "1e−4", "1e−8"],
+        "type": "log", "range": [math.log10(LEAST) - 1.0, max(1.0, math.log10(distance.max(initial=1.0)) + 0.4)],
+        "tickvals": [1, 1e-3, 1e-6, LEAST],
+        "ticktext": ["1", "1e−3", "1e−6", "0" if distance.min(initial=1.0) < LEAST else "1e−9"],
     }  # fmt: skip
     return {"data": data, "layout": layout}
 
@@ -123,16 +124,24 @@ def _title(text: str, index: int) -> Figure:
     return {**place, "yanchor": "bottom", "yshift": 2, "showarrow": False, "text": f"<b>{text}</b>"}
 
 
-def _course(keys: np.ndarray, values: np.ndarray, done: int, y_axis: str, x_axis: str) -> list[Figure]:
-    """Give a number's course: solid as far as it has come, dotted beyond, the last one large."""
+def _course(
+    keys: np.ndarray, values: np.ndarray, done: int, y_axis: str, x_axis: str, said: np.ndarray | None = None
+) -> list[Figure]:
+    """Give a number's course: solid as far as it has come, dotted beyond, the last one large.
+
+    ``said`` is what the pointer reads where a value cannot stand at its own place.
+    """
     values = np.where(np.isfinite(values), values, np.nan)
-    common = {"type": "scatter", "xaxis": x_axis, "yaxis": y_axis, "hovertemplate": "%{x} · %{y:.5g}<extra></extra>"}
+    said = values if said is None else said
+    hover = "%{x} · %{customdata:.5g}<extra></extra>"
+    common = {"type": "scatter", "xaxis": x_axis, "yaxis": y_axis, "hovertemplate": hover}
     look = {"color": "theme-0", "width": 2}
     sizes = [7] * max(0, done - 1) + [13] * min(1, done)
     return [
-        {**common, "x": keys[max(0, done - 1) :], "y": values[max(0, done - 1) :], "mode": "lines", "opacity": 0.5,
+        {**common, "x": keys[max(0, done - 1) :], "y": values[max(0, done - 1) :],
+         "customdata": said[max(0, done - 1) :], "mode": "lines", "opacity": 0.5,
          "line": look | {"dash": "dot"}},
-        {**common, "x": keys[:done], "y": values[:done], "mode": "lines+markers", "line": look,
+        {**common, "x": keys[:done], "y": values[:done], "customdata": said[:done], "mode": "lines+markers", "line": look,
          "marker": {"color": "theme-0", "size": sizes, "opacity": 1}},
     ]  # fmt: skip
 
