@@ -139,7 +139,7 @@ def test_gradients_are_those_of_eager(kv_heads, mask):
 @pytest.mark.parametrize("scale", (0.0, -0.5))
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float64))
 def test_a_causal_mask_survives_a_scale_that_is_not_positive(dtype, scale):
-    """torch's kernel scales behind its own causal mask: 0 · −inf is NaN, and a negative scale makes +inf of it."""
+    """The kernel of torch scales behind its own causal mask: 0 · −inf is NaN, and a negative scale makes +inf of it."""
     q, k, v = (torch.randn(1, 2, 9, 4, dtype=dtype) for _ in range(3))
     found = BACKENDS["sdpa"].attend(q, k, v, allowed=MASKS["causal"].build(), scale=scale)
     exact = BACKENDS["eager"].attend(

@@ -141,7 +141,8 @@ def _course(
         {**common, "x": keys[max(0, done - 1) :], "y": values[max(0, done - 1) :],
          "customdata": said[max(0, done - 1) :], "mode": "lines", "opacity": 0.5,
          "line": look | {"dash": "dot"}},
-        {**common, "x": keys[:done], "y": values[:done], "customdata": said[:done], "mode": "lines+markers", "line": look,
+        {**common, "x": keys[:done], "y": values[:done], "customdata": said[:done],
+         "mode": "lines+markers", "line": look,
          "marker": {"color": "theme-0", "size": sizes, "opacity": 1}},
     ]  # fmt: skip
 
