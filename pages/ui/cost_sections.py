@@ -47,7 +47,7 @@ def side_controls(panel: Panel, group: Group) -> None:
 
 def live_controls(panel: Panel, group: Group) -> None:
     """Draw what is called, and the context that the picture follows."""
-    pair, context, roofs = st.columns([1.1, 1.2, 1.9], vertical_alignment="bottom")
+    pair, context, roofs = st.columns([1.2, 1.15, 1.85], vertical_alignment="bottom")
     with pair:
         panel.control("pair")
     with context:
