@@ -206,6 +206,20 @@ def test_random_features_follow_their_formula_where_q_and_k_are_small():
     assert (large.kernel < large.expected).all() and large.kernel[-1] > 0.1
 
 
+@pytest.mark.parametrize("settings", [
+    {"size": "10", "d_k": "128", "length": "2"}, {"size": "10", "d_k": "1", "length": "64"},
+    {"size": "1e-20", "d_k": "64", "length": "1"}, {"size": "0"},
+])  # fmt: skip
+def test_estimates_have_numbers_however_large_or_small_q_and_k_are(settings):
+    found = estimates.measure(view(**settings))
+    for column in (found.kernel, found.output):
+        assert np.isfinite(column).all() and (column >= 0).all()
+    figures = unpack(frame({"show": "features", **settings}))[0]["figures"]
+    for figure in figures.values():
+        low, high = figure["layout"]["yaxis"]["range"]
+        assert -17 < low < high < 5 and "nan" not in figure["layout"]["meta"]["alt"]
+
+
 def test_flops_cross_where_they_are_said_to():
     one = view(d_k="64")
     cross = cost.crossover(one)

@@ -44,23 +44,35 @@ def _measured(d_k: int, size: float, length: int, seed: int) -> Estimates:
     query, key, value = tokens(view)
     causal = MASKS["causal"].build()
     exact = BACKENDS["eager"].attend(query, key, value, allowed=causal).output
-    truth = (query @ key.mT * d_k**-0.5)[0, 0].double().exp()
+    q, k, v = (part[0, 0].double() for part in (query, key, value))
     off, apart = np.zeros((len(COUNTS), DRAWS, length, length)), np.zeros((len(COUNTS), DRAWS))
     for draw in range(DRAWS):
-        query_map, key_map = FEATURE_MAPS["performer"].maps(d_k**-0.5, _rows(d_k, seed + draw))
-        # Undone here: the factor that makes a sum over all directions a mean; a mean over fewer has its own.
-        mapped = [part[0, 0] * COUNTS[-1] ** 0.5 for part in (query_map(query.double()), key_map(key.double()))]
+        (asked, asked_by), (held, held_by) = (_scaled(part * d_k**-0.25, _rows(d_k, seed + draw)) for part in (q, k))
+        truth = (q @ k.mT * d_k**-0.5 - asked_by - held_by.mT).exp()
+        # What a query is scaled by cancels in its row; what a key is scaled by does not.
+        left = (held_by - held_by.max()).exp().mT
         for at, count in enumerate(COUNTS):
-            estimate = mapped[0][:, :count] @ mapped[1][:, :count].mT / count
+            estimate = asked[:, :count] @ held[:, :count].mT / count
             off[at, draw] = (estimate / truth - 1).square()
-            weights = estimate.tril()
-            output = weights @ value[0, 0].double() / weights.sum(-1, keepdim=True)
+            weights = (estimate * left).tril()
+            total = weights.sum(-1, keepdim=True)
+            output = torch.where(total > 0, weights @ v / total, 0.0)
             apart[at, draw] = float((output - exact[0, 0]).norm() / exact.norm())
     maps = FEATURE_MAPS["elu"].maps(1.0)
     elu = linear_attention(query, key, value, maps=maps, allowed=causal, normalize=True).output
     expected = np.array([_expected(query, key, d_k, count) for count in COUNTS])
     kernel = np.median(np.sqrt(off.mean(1)).reshape(len(COUNTS), -1), axis=1)
     return Estimates(kernel, expected, np.median(apart, axis=1), float((elu - exact).norm() / exact.norm()))
+
+
+def _scaled(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Give exp(w·x - |x|²/2) for each direction over the largest of them, and the logarithm of that one.
+
+    Large vectors would leave the range even of float64.
+    """
+    exponent = x @ rows.double().mT - x.square().sum(-1, keepdim=True) / 2
+    largest = exponent.amax(-1, keepdim=True)
+    return (exponent - largest).exp_(), largest
 
 
 @lru_cache(maxsize=64)
@@ -76,4 +88,4 @@ def _expected(query: Tensor, key: Tensor, d_k: int, count: int) -> float:
         Choromanski et al. 2020, Lemma 2, https://arxiv.org/abs/2009.14794
     """
     length = (query[0, 0, :, None] + key[0, 0, None]).double().square().sum(-1) * d_k**-0.5
-    return float(((length.exp() - 1) / count).sqrt().median())
+    return float((length.expm1() / count).sqrt().median())

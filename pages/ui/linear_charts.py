@@ -12,7 +12,9 @@ from pages.ui.plot.spec import Drawn
 from pages.ui.translate import table
 
 COLOURS = tuple(f"theme-{index}" for index in range(5))
-# Of recall: each method's colour.
+# An axis reaches so far above what was measured; an error below the second is float64's own.
+_BEYOND, _ROUNDING = 100.0, 1e-16
+# Of recall and cost: the colour of each method.
 _COLOUR = {"softmax": 0, "linear": 1, "sum": 4, "delta": 2}
 
 
@@ -54,11 +56,18 @@ def _features(view: View, language: str) -> dict[str, Drawn]:
         Curve(words["measured"], estimates.COUNTS, found.expected, 0, False),
     ]
     drawn = {
-        "kernel": (curves(kernel, x_title=words["count"], ticks=ticks, log=True, colours=COLOURS), found.kernel),
+        "kernel": (
+            curves(
+                kernel, x_title=words["count"], ticks=ticks, log=True, colours=COLOURS,
+                # The formula may lie beyond all that was measured, and beyond all numbers.
+                limits=_around([*found.kernel, *np.minimum(found.expected, _BEYOND * found.kernel.max())]),
+            ),
+            found.kernel,
+        ),
         "output": (
             curves(
                 [Curve(words["performer"], estimates.COUNTS, found.output, 0)], x_title=words["count"], ticks=ticks,
-                log=True, limits=_around([*found.output, found.elu]), levels={words["elu"]: found.elu}, colours=COLOURS,
+                log=True, limits=_around([*found.output, found.elu]), levels={words["elu"]: found.elu} if found.elu > 0 else {}, colours=COLOURS,
             ),
             found.output,
         ),
@@ -70,7 +79,7 @@ def _features(view: View, language: str) -> dict[str, Drawn]:
 
 
 def _around(values: list[float]) -> tuple[float, float]:
-    positive = [value for value in values if np.isfinite(value) and value > 0] or [1.0]
+    positive = [value for value in values if np.isfinite(value) and value > _ROUNDING] or [1.0]
     return min(positive) / 1.6, max(positive) * 1.6
 
 
