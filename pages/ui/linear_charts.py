@@ -67,7 +67,8 @@ def _features(view: View, language: str) -> dict[str, Drawn]:
         "output": (
             curves(
                 [Curve(words["performer"], estimates.COUNTS, found.output, 0)], x_title=words["count"], ticks=ticks,
-                log=True, limits=_around([*found.output, found.elu]), levels={words["elu"]: found.elu} if found.elu > 0 else {}, colours=COLOURS,
+                log=True, limits=_around([*found.output, found.elu]), colours=COLOURS,
+                levels={words["elu"]: found.elu} if found.elu > 0 else {},
             ),
             found.output,
         ),
