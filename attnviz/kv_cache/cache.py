@@ -21,8 +21,8 @@ _BIAS = Text(
     "缓存会丢弃中间的 token 时，score_mod 不能依赖距离。",
 )
 _STATE = Text(
-    "layout must keep every token where a layer keeps a state: what it has taken in cannot be taken out again.",
-    "层只保留状态时，layout 必须保留每个 token：写入状态的内容无法撤销。",
+    "layout must keep every token where a layer keeps a state: that holds all it has taken in only together.",
+    "层只保留状态时，layout 必须保留每个 token：状态只保存各 token 的合并结果。",
 )
 _LENGTHS = Text(
     "lengths must be whole numbers of at least 1 that add up to {total}, got {got}.",

@@ -11,12 +11,12 @@ from attnviz.text import Text
 from attnviz.variants.base import refuse
 
 _UNDONE = Text(
-    "such that no query stands before the last of the {past} tokens in the state, which cannot be taken out again",
-    "能保证没有查询排在状态中 {past} 个 token 的最后一个之前的设置，因为状态无法撤销已写入的 token",
+    "such that no query stands before the last of the {past} tokens in the state, which holds them only together",
+    "能保证没有查询排在状态中 {past} 个 token 的最后一个之前的设置，因为状态只保存各 token 的合并结果",
 )
 _WHOLE = Text(
-    "causal, by key, or both, and show all {past} tokens in the state, which cannot be taken out again",
-    "因果掩码、按键的掩码或两者之交，且不隐藏状态中的 {past} 个 token（状态无法撤销已写入的 token）",
+    "causal, by key, or both, and show all {past} tokens in the state, which holds them only together",
+    "因果掩码、按键的掩码或两者之交，且不隐藏状态中的 {past} 个 token（状态只保存各 token 的合并结果）",
 )
 
 
