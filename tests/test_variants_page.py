@@ -12,7 +12,7 @@ from attnviz.units import percent
 from attnviz.variant_view import guard
 from attnviz.variant_view.layers import narrowed
 from attnviz.variant_view.run import table
-from attnviz.variant_view.settings import ABREAST, MODELS, OWN, VARIANTS
+from attnviz.variant_view.settings import ABREAST, OWN, VARIANTS
 from attnviz.variant_view.view import settle
 from attnviz.variants import VARIANTS as KINDS
 from pages.ui.heatmap.frame import TOP, unpack
@@ -210,12 +210,12 @@ def test_a_model_is_one_click_and_takes_the_place_of_what_was_set():
 
 def test_every_model_opens_by_link_with_its_source():
     app = visit(page="variants")
-    for key in MODELS:
+    for key in PRESETS:
         app.query_params = {"model": [key], "lang": ["en"]}
         check(app.run())
         assert not app.warning and link(app) == {"model": key}
-        assert MODELS[key].source in said(app)
-        assert ("keep a window" in plain(said(app))) == bool(MODELS[key].sliding_layers)
+        assert PRESETS[key].source in said(app)
+        assert ("keep a window" in plain(said(app))) == bool(PRESETS[key].sliding_layers)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -238,8 +238,8 @@ def test_wrong_claims_are_answered_with_sources(language):
 
 
 HOSTILE = {
-    "kv_heads=0": "kv_heads must be a whole number from 1 to 128, got '0'.",
-    "heads=129": "heads must be a whole number from 1 to 128, got '129'.",
+    "kv_heads=0": "kv_heads must be a whole number from 1 to 232, got '0'.",
+    "heads=233": "heads must be a whole number from 1 to 232, got '233'.",
     "variant=mha": "variant must be one of grouped, mla, additive, got 'mha'.",
     "latent=513": "latent must be a whole number from 1 to 512, got '513'.",
     "rope=-1": "rope must be a whole number from 0 to 64, got '-1'.",

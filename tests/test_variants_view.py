@@ -16,7 +16,7 @@ from attnviz.text import Refusal
 from attnviz.variant_view import guard, layers
 from attnviz.variant_view import run as runs
 from attnviz.variant_view.layers import narrowed
-from attnviz.variant_view.settings import KNOBS, MODELS, SIZES
+from attnviz.variant_view.settings import KNOBS, SIZES
 from attnviz.variant_view.settings import VARIANTS as VARIANTS_OF_PAGE
 from attnviz.variant_view.view import quarter, settle, sizes
 from attnviz.variants import VARIANTS
@@ -31,7 +31,7 @@ def view(**given):
     return settled.view
 
 
-@pytest.mark.parametrize("key", MODELS)
+@pytest.mark.parametrize("key", PRESETS)
 def test_a_model_sets_every_size_and_its_link_is_its_name(key):
     settled = settle({"model": key})
     shape, found = PRESETS[key].config, settled.view
@@ -56,11 +56,12 @@ def test_a_model_of_another_variant_is_not_that_model():
     assert taken.parameters == 7168 * (1536 + 576) + 1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168 + 1536 + 512
 
 
-def test_models_that_cannot_be_drawn_are_not_offered():
-    assert set(PRESETS) - set(MODELS) == {"falcon-180b"}  # 232 heads
-    assert settle({"model": "falcon-180b"}).problems
+def test_every_model_is_offered_the_one_with_the_most_heads_too():
+    assert set(KNOBS["model"].options) - {"own"} == set(PRESETS)
+    assert view(model="falcon-180b").heads == 232 == KNOBS["heads"].high
+    assert narrowed(view(model="falcon-180b")).weights.shape[0] == 232
     for key, variant in (("llama-3-8b", "grouped"), ("deepseek-v3-1", "mla")):
-        assert tuple(sizes(MODELS[key])) == SIZES[variant]
+        assert tuple(sizes(PRESETS[key])) == SIZES[variant]
 
 
 @pytest.mark.parametrize(

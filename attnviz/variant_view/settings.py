@@ -20,8 +20,8 @@ LAYERS = 3
 # So many tokens can be told apart on every head's map, with all heads on one screen.
 MOST_SHOWN = 24
 MOST_D_K = 256
-# The largest published models have so many; a slider goes to what the other pages draw.
-MOST_OF_MODELS = 128
+# Falcon-180B has so many; a slider goes to what the other pages draw, and more can be typed.
+MOST_OF_MODELS = max(preset.config.num_attention_heads for preset in PRESETS.values())
 # Of DeepSeek-V2 and V3; a narrower latent or rotary key is the beginning of this one.
 LATENT, ROTARY = 512, 64
 OWN = "own"
@@ -45,17 +45,9 @@ _SHOWN = Text("Shown", "显示")
 _NO_MODEL = Text("– own sizes –", "– 自定义 –")
 
 
-def _offered(preset: Preset) -> bool:
-    """Say whether a model's layers are of one kind that is drawn here, with heads few enough."""
-    return preset.config.num_attention_heads <= MOST_OF_MODELS
-
-
 def variant_of(preset: Preset) -> str:
     """Give the page's variant that a model is."""
     return "mla" if preset.variant == "mla" else "grouped"
-
-
-MODELS: Mapping[str, Preset] = MappingProxyType({key: preset for key, preset in PRESETS.items() if _offered(preset)})
 
 
 def _heads(name: str) -> Integer:
@@ -81,7 +73,7 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
                 Text("Published model", "已公布的模型"),
                 OWN,
                 Text("Sets heads, sizes, layers and context.", "按公布的数值设置头数、维度、层数和上下文。"),
-                options={OWN: _NO_MODEL} | {key: preset.label for key, preset in MODELS.items()},
+                options={OWN: _NO_MODEL} | {key: preset.label for key, preset in PRESETS.items()},
             ),
             Choice("variant", Text("Variant", "变体"), "grouped", options=VARIANTS),
             replace(_heads("heads"), default=8),

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from attnviz import config, inputs
-from attnviz.presets import Preset
+from attnviz.presets import PRESETS, Preset
 from attnviz.reading import Reader, Settled
 from attnviz.text import Text
-from attnviz.variant_view.settings import ABREAST, KNOBS, LAYERS, MODELS, MOST_SHOWN, SIZES, shows, variant_of
+from attnviz.variant_view.settings import ABREAST, KNOBS, LAYERS, MOST_SHOWN, SIZES, shows, variant_of
 
 _DIVIDE = Text(
     "kv_heads must divide heads: {heads} heads allow {options}, got {got}; using {used}.",
@@ -49,7 +49,7 @@ class View:
     @property
     def preset(self) -> Preset | None:
         """Give the published model whose sizes all hold, or None."""
-        preset = MODELS.get(self.model)
+        preset = PRESETS.get(self.model)
         if preset is None:
             return None
         wanted = sizes(preset)
@@ -83,7 +83,7 @@ def quarter(heads: int) -> int:
 def settle(given: Mapping[str, object]) -> Settled[View]:
     """Turn settings as text into a checked view; never raises for any content of ``given``."""
     reader = Reader(given, frozenset(KNOBS))
-    model = MODELS.get(cast("str", reader.read("model", KNOBS["model"])))
+    model = PRESETS.get(cast("str", reader.read("model", KNOBS["model"])))
     published = {} if model is None else sizes(model)
     for name, knob in KNOBS.items():
         if name == "kv_heads":

@@ -10,7 +10,7 @@ from attnviz.presets import PRESETS
 from attnviz.snippet import layer_snippet
 from attnviz.text import Text
 from attnviz.variant_view.run import Taken, of_view, table
-from attnviz.variant_view.settings import ABREAST, LATENT, LAYERS, MODELS, MOST_SHOWN, OWN, ROTARY, SIZES, variant_of
+from attnviz.variant_view.settings import ABREAST, LATENT, LAYERS, MOST_SHOWN, OWN, ROTARY, SIZES, variant_of
 from attnviz.variant_view.view import View
 from attnviz.view_run import WIDTH
 from pages.ui import layout, translate, variants_picture
@@ -22,7 +22,7 @@ from pages.ui.variants_maps import key_of, maps, named
 from pages.ui.variants_picture import MAPS, WIRES
 
 # Of the maps: those of many heads need more room each for their titles.
-HEIGHTS = {8: 330, 32: 440, 64: 600, 128: 900}
+HEIGHTS = {8: 330, 32: 440, 64: 600, 128: 900, 256: 1500}
 # Of three lines of maps side by side, each below its heading.
 COMPARED = 392
 # A number and its unit stay together; on a phone the table is moved sideways, for squeezed words would break anywhere.
@@ -83,7 +83,7 @@ def live_controls(panel: Panel, group: Group) -> None:
 
 def _models(view: View) -> list[str]:
     """Give the models of the view's variant, and the one that is chosen."""
-    own = [key for key, preset in MODELS.items() if variant_of(preset) == view.variant or key == view.model]
+    own = [key for key, preset in PRESETS.items() if variant_of(preset) == view.variant or key == view.model]
     return [OWN, *own]
 
 
@@ -150,7 +150,7 @@ def _select(panel: Panel, chosen: Mapping[str, object] | None) -> None:
 
 def _model(panel: Panel, view: View) -> None:
     """Say where a model's sizes come from, and what its windows and other layers change."""
-    model = MODELS.get(view.model)
+    model = PRESETS.get(view.model)
     if model is None:
         return
     said = [layout.escape(model.note.say(panel.language))] if model.note else []
