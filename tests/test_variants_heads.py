@@ -6,6 +6,7 @@ import torch
 from attnviz.figures.variants import missing
 from attnviz.text import LANGUAGES
 from attnviz.variant_view import retrieval as task
+from pages.ui.translate import say
 from tests import oracle
 from tests.pages import link, plain, plots, said, visit
 
@@ -92,6 +93,18 @@ def test_the_section_by_link(wanted, language):
     rows = plots(app)["variants.heads_weights"]["data"]
     assert len(rows) == (1 if wanted == "1" else 1 + int(wanted))
     assert "1905.10650" in said(app) and "{" not in said(app)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_words_are_of_as_many_positions_as_are_set(language):
+    for wanted in WANTED:
+        words = said(visit(language, page="variants", wanted=str(wanted)))
+        held = [f"{name} 1 ⁄ {wanted}" in words for name in ("gets", "各占")]
+        assert any(held) == (wanted > 1)
+        part, one = task.WIDTH // wanted, say(language, "variants.heads.average_one")
+        names = (f"another {part} numbers", f"各取不同的 {part} 个数")
+        assert any(name in words for name in names) == (wanted > 1) and (one in words) == (wanted == 1)
+        assert str(task.TRIALS // 2) in words
 
 
 def test_a_number_of_positions_that_is_not_offered_is_named():

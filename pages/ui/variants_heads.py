@@ -4,7 +4,7 @@ import streamlit as st
 
 from attnviz.figures.saturation import strips
 from attnviz.figures.variants import missing
-from attnviz.variant_view.retrieval import PLACES, WIDTH, Read, Retrieval, retrieval
+from attnviz.variant_view.retrieval import HEADS, PLACES, TRIALS, WIDTH, Read, Retrieval, retrieval
 from attnviz.variant_view.view import View
 from pages.ui.controls import Panel
 from pages.ui.plot import plot
@@ -17,7 +17,10 @@ WEIGHTS, MISSING = "heads_weights", "heads_missing"
 def section(panel: Panel) -> None:
     """Draw one head's weights above those of as many heads as positions are wanted, and the errors beside them."""
     st.subheader(panel.title("heads.title"), anchor=False)
-    st.markdown(panel.title("heads.task", places=PLACES, width=WIDTH))
+    wanted = int(panel.settled.view.wanted)
+    fields = {"wanted": wanted, "part": WIDTH // wanted, "places": PLACES, "width": WIDTH}
+    single = "_one" if wanted == 1 else ""
+    st.markdown(panel.title(f"heads.task{single}", **fields, most=HEADS[-1], cases=TRIALS // 2))
     panel.control("wanted", segmented=True)
     drawn = draw(panel.settled.view, panel)
     for column, (part, one) in zip(st.columns(2, gap="medium"), drawn.items(), strict=True):
@@ -26,8 +29,8 @@ def section(panel: Panel) -> None:
                 one.figure, key=f"variants.{part}", label=one.caption, alt=one.alt, caption=one.caption,
                 words=table(panel.language, "plot"),
             )  # fmt: skip
-    for name in ("average", "narrow", "honest"):
-        st.markdown(panel.title(f"heads.{name}", width=WIDTH, places=PLACES))
+    for name in (f"average{single}", "narrow", "honest"):
+        st.markdown(panel.title(f"heads.{name}", **fields))
 
 
 def draw(view: View, panel: Panel) -> dict[str, Drawn]:
