@@ -152,6 +152,14 @@ def test_models_of_every_kind_open_by_link_with_their_source(app):
         assert MODELS[key].source in said(app)
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_weights_published_in_fewer_bits_are_told_beside_their_bytes(language, app):
+    for model in ("gpt-oss-120b", "deepseek-v3-1", "llama-3-8b"):
+        words, published = plain(said(go(app, {"model": model}, language))), PRESETS[model].published
+        assert (published is not None and published.text.say(language) in words) == (model != "llama-3-8b")
+        assert published is None or f"({published.source})" in words
+
+
 def test_a_model_sets_the_context_by_one_click():
     app = visit(page="kv_cache", context="512", seed="3")
     app.selectbox(key="kv_cache.model").set_value("llama-2-70b")

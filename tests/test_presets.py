@@ -6,7 +6,7 @@ import re
 import pytest
 
 from attnviz.config import DTYPES
-from attnviz.presets import PRESETS
+from attnviz.presets import PARAMETERS, PRESETS
 from attnviz.text import Refusal
 from attnviz.variants import VARIANTS
 
@@ -98,6 +98,19 @@ def test_bytes_follow_the_dtype(dtype):
 def test_misuse_is_named(given, words):
     with pytest.raises(Refusal, match=words):
         PRESETS["llama-3-8b"].kv_cache_bytes(**{"tokens": 1, **given})
+
+
+def test_weights_published_in_fewer_bits_are_told_with_what_they_take():
+    told = {key: preset.published for key, preset in PRESETS.items() if preset.published is not None}
+    assert set(told) == {"gpt-oss-20b", "gpt-oss-120b", "deepseek-v3-r1-671b", "deepseek-v3-1"}
+    for layers, experts, key in ((24, 32, "gpt-oss-20b"), (36, 128, "gpt-oss-120b")):
+        # Of each expert a matrix to twice the width of 2,880, for the gate, and one back.
+        inside = layers * experts * 3 * 2880**2
+        taken = inside * 4.25 / 8 + 2 * (PARAMETERS[key] - inside)
+        for text in (told[key].text.en, told[key].text.zh):
+            assert f"{taken / GIB:.1f} GiB" in text and "MXFP4" in text and "4.25" in text
+    for published in told.values():
+        assert re.fullmatch(r"https://(arxiv\.org/abs/\d{4}\.\d{5}|\S+/blob/main/\S+)", published.source)
 
 
 def test_who_shares_heads_is_told_right():

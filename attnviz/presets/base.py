@@ -17,6 +17,13 @@ class LayerKind(NamedTuple):
     window: int | None
 
 
+class Published(NamedTuple):
+    """Say in what the published weights are stored, where that is less than 16 bits each, and who says so (URL)."""
+
+    text: Text
+    source: str
+
+
 @dataclass(frozen=True)
 class Preset:
     """Describe the attention of one published model.
@@ -33,6 +40,7 @@ class Preset:
         linear_layers: Layers with a state of fixed size and no keys and values; they count for nothing here.
         window: Keys that a query of a sliding layer sees, its own included.
         note: What a reader should know beside the numbers.
+        published: In what its weights are published, None where in 16 bits or more.
     """
 
     key: str
@@ -46,6 +54,7 @@ class Preset:
     linear_layers: int = 0
     window: int | None = None
     note: Text | None = None
+    published: Published | None = None
 
     @property
     def config(self) -> Any:

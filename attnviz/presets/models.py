@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from attnviz.presets.base import Preset
+from attnviz.presets.base import Preset, Published
 from attnviz.text import Text, same
 
 _LITGPT = "https://github.com/Lightning-AI/litgpt/blob/main/litgpt/config.py"
@@ -18,6 +18,20 @@ _DEEPSEEK = Text(
     "MLA, not GQA: one latent of 512 and one rotary key of 64 per token, for all heads.",
     "是 MLA 而非 GQA：每个 token 只存一个 512 维潜向量和一个 64 维旋转键，所有头共用。",
 )
+
+_FP8 = Text(
+    "Its weights are published in FP8: about half of what they take at 16 bits.",
+    "其权重以 FP8 公布：约为 16 位时的一半。",
+)
+
+
+def _mxfp4(size: str) -> Published:
+    """Say what the published weights of gpt-oss take."""
+    text = Text(
+        "Its weights are published with the experts in MXFP4, 4.25 bits each, and the rest in bfloat16: {size} in all.",
+        "其权重公布时，专家部分为 MXFP4（每个 4.25 位），其余为 bfloat16，共 {size}。",
+    )
+    return Published(text.fill(size=size), "https://arxiv.org/abs/2508.10925")
 
 
 def _grouped(
@@ -173,6 +187,7 @@ MODELS = (
         window=128,
         sliding_layers=12,
         note=_GPT_OSS,
+        published=_mxfp4("12.8 GiB"),
     ),
     _grouped(
         "gpt-oss-120b",
@@ -184,6 +199,7 @@ MODELS = (
         window=128,
         sliding_layers=18,
         note=_GPT_OSS,
+        published=_mxfp4("60.8 GiB"),
     ),
     _latent(
         "deepseek-v2-236b",
@@ -202,6 +218,7 @@ MODELS = (
         131_072,
         "https://github.com/deepseek-ai/DeepSeek-V3/blob/main/inference/configs/config_671B.json",
         note=_DEEPSEEK,
+        published=Published(_FP8, "https://github.com/deepseek-ai/DeepSeek-V3/blob/main/README_WEIGHTS.md"),
     ),
     _latent(
         "deepseek-v3-1",
@@ -211,6 +228,7 @@ MODELS = (
         163_840,
         "https://huggingface.co/deepseek-ai/DeepSeek-V3.1/blob/main/config.json",
         note=_DEEPSEEK,
+        published=Published(_FP8, "https://huggingface.co/deepseek-ai/DeepSeek-V3.1/blob/main/config.json"),
     ),
     _grouped(
         "phi-3-mini-4k",

@@ -168,6 +168,9 @@ def _model(panel: Panel, view: View) -> None:
         said.append(panel.title("memory.beyond", most=units.count(preset.max_context)))
     if preset.note is not None:
         said.append(layout.escape(preset.note.say(panel.language)))
+    if preset.published is not None:
+        text = layout.escape(preset.published.text.say(panel.language))
+        said.append(f"{text} [{panel.title('memory.published')}]({preset.published.source})")
     said.append(f"[{panel.title('memory.source')}]({preset.source})")
     st.caption(" ".join(said))
     opened = layout.fold(panel.title("fit.table"), icon=":material/memory:", key="kv_cache.fit")
