@@ -1,5 +1,7 @@
 """The lower part of the attention page: what it takes, the same in plain PyTorch, words and sources."""
 
+from typing import cast
+
 import streamlit as st
 import torch
 
@@ -31,7 +33,9 @@ def numbers(panel: Panel, prediction: Prediction) -> None:
     _, ran = run(view)
     st.subheader(panel.title("numbers.title"), anchor=False)
     columns = st.columns(4 if ran is None else 5)
-    parts = {name: units.binary_bytes(getattr(prediction, name)) for name in ("inputs", "kept", "block")}
+    parts = {
+        name: units.binary_bytes(getattr(prediction, name)) for name in ("making", "inputs", "calling", "kept", "block")
+    }
     columns[0].metric(
         panel.title("numbers.taken"),
         units.binary_bytes(prediction.total),
@@ -128,10 +132,37 @@ def code(view: View) -> str:
 def explanation(panel: Panel) -> None:
     """Say in words what the picture shows, where the input comes from, and the sources."""
     st.subheader(panel.title("words.title"), anchor=False)
-    parts = ["qkv", "steps", "heads", *(["window"] if "window" in panel.settled.knobs else [])]
-    st.markdown("\n\n".join(panel.title(f"words.{part}") for part in parts))
+    view = panel.settled.view
+    parts = [panel.title("words.qkv"), *_made(panel, view), panel.title("words.steps"), _heads(panel, view)]
+    if "window" in panel.settled.knobs:
+        parts.append(panel.title("words.more.window"))
+    st.markdown("\n\n".join(parts))
     st.caption(_origin(panel))
     layout.sources(panel.language, SOURCES)
+
+
+def _made(panel: Panel, view: View) -> list[str]:
+    """Say of what queries, keys and values are made; the worked example's are made of nothing."""
+    if view.input == "worked":
+        return []
+    side = "cross" if view.attention == "cross" else "self"
+    if view.layer != "mla":
+        return [panel.title(f"words.made.{side}")]
+    sizes = dict(view.variant_settings)
+    said = [panel.title(f"words.made.latent_{side}", latent=sizes["latent"])]
+    if sizes["rope"]:
+        said.append(panel.title("words.made.rotary", rope=sizes["rope"], d_k=view.d_k))
+    return [" ".join((*said, panel.title("words.made.expanded")))]
+
+
+def _heads(panel: Panel, view: View) -> str:
+    """Say what heads repeat, and what they share."""
+    shared = {"heads": view.heads, "group": view.heads // view.kv_heads}
+    if view.layer != "mla":
+        return panel.title(f"words.heads.{view.layer}", **shared)
+    # Latent and rotary key are all that MLA has settings for.
+    kept, whole = sum(cast("dict[str, int]", dict(view.variant_settings)).values()), 2 * view.heads * view.d_k
+    return panel.title("words.heads.mla", kept=units.count(kept), whole=units.count(whole))
 
 
 def _origin(panel: Panel) -> str:
