@@ -92,7 +92,7 @@ def test_of_what_queries_and_keys_are_made_is_said_as_it_is(language):
         ("mla", "plain"): (part("latent_self", **latent), expanded),
         ("worked",): (),
     }
-    every = {sentence for sentences in wanted.values() for sentence in sentences}
+    every = {sentence for sentences in wanted.values() for sentence in sentences} | {part("rotary", rope=0, d_k=16)}
     ways = {
         "cross": {"attention": "cross"},
         "mla": {"variant": "mla", "latent": "64", "rope": "6"},
