@@ -1,6 +1,5 @@
 """Attention by torch's fused call, helped where it is weak: masks of known shape, shared KV heads, row statistics."""
 
-import math
 from collections.abc import Iterator
 from types import MappingProxyType
 from typing import NamedTuple
@@ -11,10 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.attention import SDPBackend
 
-from attnviz.backends import eager
+from attnviz.backends import eager, products
 from attnviz.backends.base import Backend, CoreOutput, LateCoreOutput
 from attnviz.backends.call import DTYPES, Call, Span, check, group
-from attnviz.config import Shape
+from attnviz.backends.sdpa_memory import FEW_QUERIES, peak_bytes
 from attnviz.masks import Mask, tile_state
 from attnviz.score_mods import LateBias
 from attnviz.text import Text
@@ -26,7 +25,6 @@ _NAMES = {
     SDPBackend.CUDNN_ATTENTION.value: "cudnn",
 }
 _FLASH = SDPBackend.FLASH_ATTENTION.value
-_FEW_QUERIES = 16  # up to here stacking the heads' queries over one KV head pays, masks included
 _BLOCK_ROWS = 256  # queries per call where a mask is cut into row blocks
 _WINDOW_ROWS = 64  # and where each query sees a window: fewer rows waste fewer cells at its edges
 _BLOCK_CELLS = 1 << 22  # score cells held at once where rows are worked out by plain operations (16 MiB in float32)
@@ -111,10 +109,13 @@ def _fused(call: Call, query: Tensor, key: Tensor, value: Tensor, mask: Tensor |
     """
     batch, heads, q_len, _ = query.shape
     kv_heads = key.shape[1]
-    packed = kv_heads != heads and q_len <= _FEW_QUERIES and not causal
+    packed = kv_heads != heads and q_len <= FEW_QUERIES and not causal
     if packed:
         query = group(query, kv_heads)
         mask = None if mask is None else _stack(mask, heads, kv_heads, q_len)
+    if packed and mask is None and products.pay(query, key, value):
+        output, lse = products.attend(query, key, value, call.scale)
+        return _unpacked(_Part(output, lse, products.KERNEL), (batch, heads, q_len))
     shared = query.shape[1] != kv_heads
     choice = torch._fused_sdp_choice(query, key, value, mask, 0.0, causal, scale=call.scale, enable_gqa=shared)
     if choice == _FLASH and query.device.type == "cpu":
@@ -132,12 +133,15 @@ def _fused(call: Call, query: Tensor, key: Tensor, value: Tensor, mask: Tensor |
         if mask is not None and query.device.type != "cpu":
             # Only the CPU kernels are known (and tested) to give 0 by themselves in a row without a key.
             output = output.masked_fill(torch.isneginf(mask).all(-1, keepdim=True), 0.0)
-    name = _NAMES.get(choice, "fused")
-    if packed:
-        output = output.reshape(batch, heads, q_len, value.shape[3])
-        lse = None if lse is None else lse.reshape(batch, heads, q_len)
-        name = f"packed decode · {name}"
-    return _Part(output, lse, name)
+    part = _Part(output, lse, _NAMES.get(choice, "fused"))
+    return _unpacked(part, (batch, heads, q_len)) if packed else part
+
+
+def _unpacked(part: _Part, shape: tuple[int, int, int]) -> _Part:
+    """Give each query head its rows back."""
+    output = part.output.reshape(*shape, part.output.shape[3])
+    lse = None if part.logsumexp is None else part.logsumexp.reshape(shape)
+    return _Part(output, lse, f"packed decode · {part.kernel}")
 
 
 def _stack(mask: Tensor, heads: int, kv_heads: int, q_len: int) -> Tensor:
@@ -257,36 +261,6 @@ def _row_blocks(q_len: int, size: int) -> Iterator[Span]:
         yield start, min(start + size, q_len)
 
 
-def _peak_bytes(shape: Shape, itemsize: int, masked: bool) -> int:
-    """Predict the call's peak with torch's CPU kernels: flash, or math where values have another width than keys.
-
-    Source:
-        The buffers of aten/src/ATen/native/cpu/FlashAttentionKernel.cpp and of _scaled_dot_product_attention_math,
-        https://github.com/pytorch/pytorch
-    """
-    mask = shape.q_len * shape.kv_len * itemsize if masked else 0
-    rows = math.prod(shape.query[:3])
-    if shape.value[3] != shape.head_dim:
-        return mask + _math_bytes(shape, itemsize)
-    stacked = shape.q_len * (shape.group if shape.q_len <= _FEW_QUERIES else 1)
-    block = min(256 if stacked >= 768 else 64 if stacked >= 192 else 32, stacked)
-    cells = block * min(512, shape.kv_len)
-    size = max(4, itemsize)
-    scratch = size * (cells + block * (2 + shape.head_dim)) + (cells * itemsize if itemsize < 4 else 0)
-    return mask + rows * (shape.head_dim * itemsize + size) + scratch
-
-
-def _math_bytes(shape: Shape, itemsize: int) -> int:
-    """Predict the plain kernel's peak: scores, weights, a boolean matrix, and copies of what it scales and spreads."""
-    size = max(4, itemsize)
-    rows = math.prod(shape.query[:3])
-    scores = rows * shape.kv_len
-    query, keys = rows * shape.head_dim, shape.kv_len * (shape.head_dim + shape.value[3])
-    spread = shape.heads * keys if shape.group > 1 else 0
-    widened = query + shape.kv_heads * shape.batch * keys if itemsize < size else 0
-    return size * (2 * scores + query + shape.batch * spread + widened) + scores + rows
-
-
 SDPA = Backend(
     "sdpa",
     Text("SDPA (PyTorch's fused call)", "SDPA（PyTorch 融合实现）"),
@@ -296,5 +270,5 @@ SDPA = Backend(
     ),
     "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
     attend,
-    _peak_bytes,
+    peak_bytes,
 )
