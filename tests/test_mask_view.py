@@ -177,8 +177,40 @@ def test_the_mask_of_one_sequence_and_head_is_cut_out():
 def test_both_ways_are_timed_and_give_the_same(key):
     made = view(mask=key, length="64", tile="16")
     found = timing.measure(made)
-    assert found.skipping_s > 0 and found.whole_s > 0 and 1 <= found.rounds <= timing.ROUNDS
-    assert found.ratio == found.whole_s / found.skipping_s
+    assert found.skipping_s.minimum > 0 and found.whole_s.minimum > 0
+    assert 3 <= found.skipping_s.runs == found.whole_s.runs <= timing.ROUNDS
+    assert 0 < found.lower <= found.ratio <= found.upper
+
+
+def test_ratios_are_taken_round_by_round_and_noise_is_told():
+    """One slow round slows both: the ratio of the medians would be 3, that of each round is 2."""
+    found = timing.Timing.of([1.0, 1.0, 3.0, 3.0, 1.0], [2.0, 3.0, 6.0, 6.0, 2.0])
+    assert found.skipping_s.median == 1.0 and found.whole_s.median == 3.0
+    assert found.ratio == 2.0 and (found.lower, found.upper) == (2.0, 2.5) and found.noisy
+    quiet = [1.0, 1.01, 0.99, 1.0, 1.02]
+    assert not timing.Timing.of(quiet, [2 * one for one in quiet]).noisy
+    steady = timing.Timing.of(quiet, [1.0, 1.5, 1.0, 1.5, 1.0])
+    assert steady.noisy and not steady.skipping_s.noisy
+
+
+def test_both_ways_are_run_untimed_first_and_short_calls_repeated(monkeypatch):
+    made, calls, timed = view(length="8", tile="8"), [], []
+    kept, sampled = timing.trace, timing.rounds
+
+    def counted(*args, **options):
+        calls.append(options["skip"])
+        return kept(*args, **options)
+
+    def watched(clock, runners, most, budget_s):
+        timed.append((set(calls), [runner.repeats for runner in runners], [len(runner.samples) for runner in runners]))
+        return sampled(clock, runners, most, budget_s)
+
+    monkeypatch.setattr(timing, "trace", counted)
+    monkeypatch.setattr(timing, "rounds", watched)
+    found = timing.measure(made)
+    ((warmed, repeats, samples),) = timed
+    assert warmed == {True, False} and samples == [0, 0]
+    assert len(calls) >= sum(count * found.whole_s.runs for count in repeats) + 2
 
 
 @pytest.mark.parametrize("given", [{"length": "4096", "tile": "8"}, {"length": "512", "tile": "8"}])

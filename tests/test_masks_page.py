@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from attnviz import units
 from attnviz.knobs import Choice
+from attnviz.mask_view import timing as times
 from attnviz.mask_view.export import export
 from attnviz.mask_view.settings import CONVENTIONS, FORMS, KNOBS, SECTIONS, mask_knobs, mod_knobs, other_knobs
 from attnviz.mask_view.view import settle
@@ -293,6 +295,23 @@ def test_skipping_is_timed_on_request_and_forgotten_with_the_settings(language):
     fresh.button(key="masks.measure").click()
     check(fresh.run())
     assert len(fresh.error) == 1 and "2,048" in fresh.error[0].value
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("is_noisy", [True, False])
+def test_a_busy_machine_is_named_beside_the_factor(is_noisy, language, monkeypatch):
+    quiet = [1e-3, 1.01e-3, 0.99e-3, 1e-3]
+    made = times.Timing.of(quiet, [2e-3, 9e-3, 2e-3, 9e-3] if is_noisy else [2 * one for one in quiet])
+    monkeypatch.setattr(times, "measure", lambda view: made)
+    fresh = visit(language, page="masks", section="blocks", mask="sliding_window", length="64", tile="16")
+    fresh.button(key="masks.measure").click()
+    check(fresh.run())
+    fields = {"ratio": made.ratio, "lower": made.lower, "upper": made.upper}
+    factor = say(
+        language, "masks.timing.result", skipping="", whole="", **{k: units.number(v) for k, v in fields.items()}
+    )
+    assert factor[-30:] in said(fresh)
+    assert (say(language, "masks.timing.noisy") in said(fresh)) == is_noisy
 
 
 # The live route

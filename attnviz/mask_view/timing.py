@@ -1,15 +1,16 @@
 """What skipping empty tiles is worth: our own tiled kernel timed with and without it, within about a second."""
 
-import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 import torch
-from torch import Tensor
 
 from attnviz import inputs, units
 from attnviz.backends.flash import trace
+from attnviz.benchmark.calls import Made
+from attnviz.benchmark.clock import Clock, Runner, rounds
+from attnviz.benchmark.result import NOISY, Latency
 from attnviz.mask_view.scores import drawn_mask
 from attnviz.mask_view.survey import survey, tiles
 from attnviz.mask_view.view import View
@@ -18,7 +19,7 @@ from attnviz.text import Refusal, Text
 WIDTH = 64
 # A tile takes about a tenth of a millisecond of Python beside its arithmetic.
 MOST_TILES, MOST_CELLS = 2048, 2**22
-ROUNDS, BUDGET_S = 5, 0.8
+ROUNDS, BUDGET_S = 15, 0.8
 
 _TOO_MANY = Text(
     "Timed up to {tiles} tiles and {cells} cells, so that the page does not wait; this view has {have_tiles} and "
@@ -30,20 +31,34 @@ _TOO_MANY = Text(
 
 @dataclass(frozen=True)
 class Timing:
-    """Hold the median seconds of a call with and without skipping, and of how many rounds."""
+    """Hold the seconds of a call with and without skipping, and how many times faster skipping is.
 
-    skipping_s: float
-    whole_s: float
-    rounds: int
+    ``ratio`` is the median of the ratios taken round by round, ``lower`` and ``upper`` are their quartiles.
+    """
+
+    skipping_s: Latency
+    whole_s: Latency
+    ratio: float
+    lower: float
+    upper: float
+
+    @classmethod
+    def of(cls, skipping: Sequence[float], whole: Sequence[float]) -> "Timing":
+        """Summarise the samples of both ways, one of each in every round."""
+        ratios = Latency.of([slow / fast for fast, slow in zip(skipping, whole, strict=True)])
+        return cls(Latency.of(skipping), Latency.of(whole), ratios.median, ratios.lower, ratios.upper)
 
     @property
-    def ratio(self) -> float:
-        """How many times faster skipping is."""
-        return self.whole_s / self.skipping_s
+    def noisy(self) -> bool:
+        """Whether the middle half of the times or of the ratios spreads over more than 0.3 of its median."""
+        return self.skipping_s.noisy or self.whole_s.noisy or self.upper - self.lower > NOISY * self.ratio
 
 
+@torch.no_grad()
 def measure(view: View) -> Timing:
     """Time one head of width ``WIDTH`` with the view's mask and tile, both ways in turn: a busy machine slows both.
+
+    Both are warmed up first, and a short call is repeated until a sample fills what the clock can tell apart.
 
     Raises:
         Refusal: If that would take too long.
@@ -53,20 +68,18 @@ def measure(view: View) -> Timing:
     if have > MOST_TILES or count.cells > MOST_CELLS:
         limits = {"tiles": units.count(MOST_TILES), "cells": units.short_count(MOST_CELLS)}
         raise Refusal(_TOO_MANY.fill(**limits, have_tiles=units.count(have), have_cells=units.short_count(count.cells)))
+    clock = Clock("cpu")
+    skipping, whole = (Runner(Made(_call(view, skip))) for skip in (True, False))
+    for runner in (skipping, whole):
+        clock.first(runner)
+        clock.warm_up(runner)
+    deque(rounds(clock, (skipping, whole), ROUNDS, BUDGET_S), maxlen=0)
+    return Timing.of(skipping.samples, whole.samples)
+
+
+def _call(view: View, skip: bool) -> Callable[[], None]:
+    mask = drawn_mask(view)
     query = inputs.random_normal((1, view.length, WIDTH), view.seed)[:, None]
     key = inputs.random_normal((1, view.key_length, WIDTH), view.seed + 1)[:, None]
-    skipping: list[float] = []
-    whole: list[float] = []
-    began = time.perf_counter()
-    while not whole or (len(whole) < ROUNDS and time.perf_counter() - began < BUDGET_S):
-        skipping.append(_once(view, query, key, True))
-        whole.append(_once(view, query, key, False))
-    return Timing(median(skipping), median(whole), len(whole))
-
-
-@torch.no_grad()
-def _once(view: View, query: Tensor, key: Tensor, skip: bool) -> float:
-    mask = drawn_mask(view)
-    began = time.perf_counter()
-    deque(trace(query, key, key, allowed=mask, align=view.align, tile=(view.tile, view.tile), skip=skip), maxlen=0)
-    return max(time.perf_counter() - began, 1e-9)
+    options = {"allowed": mask, "align": view.align, "tile": (view.tile, view.tile), "skip": skip}
+    return lambda: deque(trace(query, key, key, **options), maxlen=0).clear()

@@ -103,12 +103,16 @@ def timing(panel: Panel) -> None:
         layout.refusal(result, panel.language)
     elif isinstance(result, times.Timing):
         fields = {
-            "skipping": units.seconds(result.skipping_s),
-            "whole": units.seconds(result.whole_s),
+            "skipping": units.seconds(result.skipping_s.median),
+            "whole": units.seconds(result.whole_s.median),
             "ratio": units.number(result.ratio),
+            "lower": units.number(result.lower),
+            "upper": units.number(result.upper),
         }
         st.markdown(panel.title("timing.result", **fields))
-        st.caption(panel.title("timing.note", rounds=result.rounds, width=times.WIDTH))
+        if result.noisy:
+            st.warning(panel.title("timing.noisy"), icon=":material/warning:")
+        st.caption(panel.title("timing.note", rounds=result.whole_s.runs, width=times.WIDTH))
 
 
 def _timed(view: View) -> tuple[object, ...]:
