@@ -425,6 +425,26 @@ def test_a_zoomed_pooled_map_gets_its_exact_cells(show: Open) -> None:
     assert part(page, "tip").locator("> *").nth(1).inner_text() == f"query {top + 3}"
     assert part(page, "tip").locator("> *").nth(2).inner_text() == f"key {left + 5}"
     expect(part(page, "tip").locator("strong")).to_have_text(exact(1, top + 3, left + 5))
+    # The caption is of what is drawn: each cell is one token by one now, and pooled again after the reset.
+    expect(part(page, "caption")).not_to_contain_text("6 × 4")
+    page.mouse.dblclick(*centre(page, 3, 5, (bottom - top, right - left), 1))
+    expect(part(page, "caption")).to_contain_text("6 × 4")
+
+
+def test_the_tip_is_of_the_cell_under_a_resting_pointer_while_the_picture_zooms(show: Open) -> None:
+    page = show("queries=20&keys=20")
+    place = part(page, "tip").locator("> *")
+    zoom(page, (20, 20), (4, 9), (6, 8))
+    expect(place.nth(1)).to_have_text("query 6")  # where the drag ended: a fifth of the way down, half across
+    page.mouse.move(*centre(page, 17, 17, (20, 20)))
+    expect(place.nth(1)).to_have_text("query 9")
+    page.get_by_role("button", name="Reset zoom").evaluate("button => button.click()")  # the pointer stays
+    expect(place.nth(1)).to_have_text("query 17")
+    stage(page).focus()
+    page.keyboard.press("+")
+    expect(place.nth(1)).to_have_text("query 13")
+    page.keyboard.press("-")
+    expect(place.nth(1)).to_have_text("query 17")
 
 
 def test_exact_cells_have_the_colours_of_the_bar(show: Open) -> None:

@@ -154,6 +154,7 @@ class Choosing extends Pointing {
     }
     const [top, bottom] = cut(from[1], to[1], box.y, box.h, view.top, view.bottom)
     const [left, right] = cut(from[0], to[0], box.x, box.w, view.left, view.right)
+    this.hover = to
     this.zoom(map, { top, bottom, left, right })
   }
 
@@ -176,7 +177,7 @@ class Choosing extends Pointing {
     if (view.bottom - view.top === r.length && view.right - view.left === c.length) this.zooms.delete(shapeOf(map))
     else this.zooms.set(shapeOf(map), view)
     this.sharp.clear()
-    this.draw()
+    this.show()
     this.sharpenSoon()
   }
 
@@ -197,7 +198,7 @@ class Choosing extends Pointing {
     if (!this.zooms.size) return
     this.zooms.clear()
     this.sharp.clear()
-    this.draw()
+    this.show()
   }
 
   // A zoomed map of pooled cells is asked for again, exact as far as its size allows.
@@ -217,7 +218,7 @@ class Choosing extends Pointing {
     for (const part of (grid && this.read(frame, grid)) ?? []) {
       if (this.maps.some(whole => whole.key === part.key)) this.sharp.set(part.key, part)
     }
-    this.draw()
+    this.show()
     this.root.dataset.sharp = String(Number(this.root.dataset.sharp ?? 0) + 1)
   }
 }

@@ -106,16 +106,21 @@ class Heatmap extends Choosing {
     for (const shape of this.zooms.keys()) if (!maps.some(map => shapeOf(map) === shape)) this.zooms.delete(shape)
     this.frames += 1
     this.params = frame.header.params
+    this.show()
+    this.sharpenSoon()
+    this.reselect()
+  }
+
+  // The picture, with what is said of it and of the cell under the pointer.
+  show() {
     this.draw()
     this.caption()
-    this.sharpenSoon()
     if (this.hover) this.point()
-    this.reselect()
   }
 
   caption() {
     const lines = [this.grid.caption]
-    const map = this.maps.find(pooled)
+    const map = this.maps.map(whole => this.source(whole).shown).find(pooled)
     if (map && !this.strip) {
       const word = this.words[map.reduce === "max" ? "pooled_max" : "pooled_mean"]
       lines.push(fill(word, { rows: map.pool[0], cols: map.pool[1] }))
