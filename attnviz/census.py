@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attnviz.stages import Call, Fused, row_blocks, rows_of, spans
+from attnviz.stages import Call, Fused, keep, row_blocks, rows_of, spans
 
 
 class RowDetail(NamedTuple):
@@ -114,32 +114,42 @@ class Sums(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Compare a mistaken computation with the right one.
+    """Compare a computation with a mistake or dropout with the right one, which has neither.
 
     ``cosine`` is the cosine of the angle between the two outputs, each taken as one vector of all heads, queries and
     dimensions; NaN where one is zero or not finite. ``difference`` is the largest absolute difference of an entry.
+    ``dropped`` is the share of the allowed weights that dropout set to zero, ``mean_sum`` the mean sum of a row with a
+    key; NaN where nothing is allowed.
     """
 
     mistaken: Sums
     right: Sums
     cosine: float
     difference: float
+    dropped: float
+    mean_sum: float
 
 
-def compare(call: Call) -> Comparison:
-    """Go through every row of a call with a mistake and of the same call without it, one block at a time."""
-    calls, heads = (call, replace(call, mistake=None, columns=None)), range(call.heads)
-    rows_seen = (_Range(), _Range())
+def compare(call: Call, ran: Fused | None = None) -> Comparison:
+    """Go through every row of a call and of the same without mistake and dropout, one block at a time.
+
+    Args:
+        call: The call.
+        ran: Its fused result, if a fused backend ran.
+    """
+    calls, heads = (call, replace(call, mistake=None, columns=None, dropout=0.0)), range(call.heads)
+    rows_seen, counted = (_Range(), _Range()), _Counted(call)
     columns = [torch.zeros(call.heads, call.kv_len, dtype=torch.float64, device=call.query.device) for _ in calls]
     reached = torch.zeros(call.heads, call.kv_len, dtype=torch.bool, device=call.query.device)
     products, largest = torch.zeros(3, dtype=torch.float64), 0.0
     for start, stop in spans(call.heads, call.kv_len, (0, call.q_len)):
         outputs = []
         for index, each in enumerate(calls):
-            rows = rows_of(each, heads, start, stop)
-            rows_seen[index].add(
-                rows.weights.sum(-1, dtype=torch.float64)[rows.allowed.any(-1).expand(1, call.heads, -1)]
-            )
+            rows = rows_of(each, heads, start, stop, ran)
+            sums = rows.weights.sum(-1, dtype=torch.float64)[rows.allowed.any(-1).expand(1, call.heads, -1)]
+            rows_seen[index].add(sums)
+            if each is call:
+                counted.add(sums, rows.allowed, start, stop)
             columns[index] += rows.weights[0].sum(1, dtype=torch.float64)
             reached |= rows.allowed[0].any(1)
             outputs.append(rows.output.to("cpu", torch.float64).flatten())
@@ -153,4 +163,28 @@ def compare(call: Call) -> Comparison:
     both, one, other = products.tolist()
     sums = tuple(Sums(rows.span, cols.span) for rows, cols in zip(rows_seen, column_seen, strict=True))
     cosine = both / math.sqrt(one * other) if one * other > 0 else math.nan
-    return Comparison(sums[0], sums[1], cosine, largest)
+    return Comparison(sums[0], sums[1], cosine, largest, counted.dropped, counted.mean_sum)
+
+
+class _Counted:
+    """Count what dropout is expected to do: the weights that it sets to zero, and the mean sum of a row."""
+
+    def __init__(self, call: Call) -> None:
+        self.call, self.allowed, self.gone, self.rows, self.total = call, 0, 0, 0, 0.0
+
+    def add(self, sums: Tensor, allowed: Tensor, start: int, stop: int) -> None:
+        """Take the sums of the rows with a key, and who may attend to whom, of the rows ``start`` to ``stop``."""
+        self.rows, self.total = self.rows + sums.numel(), self.total + float(sums.sum())
+        self.allowed += int(allowed.sum()) * (self.call.heads // allowed.shape[1])
+        if self.call.dropout > 0:
+            self.gone += int((allowed & ~keep(self.call, range(self.call.heads), start, stop)).sum())
+
+    @property
+    def dropped(self) -> float:
+        """The share of the allowed weights that dropout set to zero."""
+        return self.gone / self.allowed if self.allowed else math.nan
+
+    @property
+    def mean_sum(self) -> float:
+        """The mean sum of a row with a key."""
+        return self.total / self.rows if self.rows else math.nan

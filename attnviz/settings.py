@@ -124,7 +124,16 @@ _RULE = (
         Text("What the scores are multiplied by before softmax.", "softmax 之前分数所乘的系数。"),
         options={"auto": same("1/√d_k"), "one": Text("1 (none)", "1（不缩放）"), "custom": Text("custom", "自定义")},
     ),
-    Choice("mistake", Text("Mistake", "错误"), "none", options=_labels(MISTAKES)),
+    Choice(
+        "mistake",
+        Text("Mistake", "错误"),
+        "none",
+        Text(
+            "What is done wrong on purpose. One more, dropout left on, is set under Scores.",
+            "故意算错的地方。还有一种错误——忘记关闭 Dropout——在“分数”一栏中设置。",
+        ),
+        options=_labels(MISTAKES),
+    ),
     # By typing it goes as far as float16 does not: scores beyond 65,504 are infinite there.
     Number(
         "scale_value",

@@ -112,7 +112,7 @@ def census(view: View) -> Census | None:
 
 
 def comparison(view: View) -> Comparison | None:
-    """Compare the view's mistake with what is right; None where that would be more than a glance of work."""
+    """Compare the view with itself without mistake and dropout; None where that is more than a glance of work."""
     if view.heads * view.length * view.key_length > MOST_COUNTED:
         return None
     return _comparison(_bare(view))
@@ -120,7 +120,7 @@ def comparison(view: View) -> Comparison | None:
 
 @lru_cache(maxsize=16)
 def _comparison(view: View) -> Comparison:
-    return counts.compare(run(view)[0])
+    return counts.compare(*run(view))
 
 
 @lru_cache(maxsize=16)

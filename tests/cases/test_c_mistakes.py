@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from attnviz.census import compare
+from attnviz.stages import rows_of
 from attnviz.text import LANGUAGES
 from attnviz.view import settle
 from attnviz.view_run import census, run
@@ -91,3 +92,50 @@ def test_case_29_one_number_says_how_far_the_output_without_scale_is_off():
     assert cosine == float(f"{expected:.3g}") and difference > 0.1
     # A comparison of the right computation with itself would say 1: at d_k 1 the scale is 1 and nothing is forgotten.
     assert signs(visit(**settings | {"d_k": "1"}, mistake="no_scale"))[2:] == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("backend", ["eager", "sdpa"])
+def test_dropout_left_on_shows_what_gives_it_away_beside_what_is_expected(backend):
+    settings = FOUR | {"length": "32", "heads": "4", "d_k": "8", "mask": "causal", "backend": backend}
+    app = visit(**settings, dropout="0.5")
+    rows, columns, cosine, difference = signs(app)
+    least, largest = map(float, rows[0].split(" … "))
+    assert least < 1 < largest and rows[1] == "1"
+    assert columns[0] != columns[1] == signs(visit(**settings, mistake="no_scale"))[1][1]
+    call, ran = run(settle(settings | {"dropout": "0.5"}).view)
+    clean, own = run(settle(settings).view)
+    found, right = (rows_of(one, range(4), 0, 32, fused) for one, fused in ((call, ran), (clean, own)))
+    outputs = [each.output.double().flatten() for each in (found, right)]
+    expected = float(torch.nn.functional.cosine_similarity(*outputs, dim=0))
+    assert cosine == float(f"{expected:.3g}") < 0.95
+    assert difference == pytest.approx(float((outputs[0] - outputs[1]).abs().max()), rel=1e-2)
+    dropped = float((found.weights == 0)[found.allowed.expand_as(found.weights)].double().mean())
+    (text,) = (entry.value for entry in app.markdown if entry.value.startswith("**Dropout is on**"))
+    share, mean = re.findall(r"\*\*([\d.]+)%?\*\* · expected: ([\d.]+)", text)
+    assert share == (f"{100 * dropped:.3g}", "50") and 45 < 100 * dropped < 55
+    assert mean[1] == "1" and mean[0] == f"{float(found.weights.double().sum(-1).mean()):.3g}"
+    assert "Row sums" not in said(visit(**settings))
+    app.session_state["attention.change"] = True
+    (box,) = (entry for entry in app.run().selectbox if entry.key == "attention.mistake")
+    assert "dropout" in box.help
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_mistake_with_dropout_is_compared_with_what_has_neither_and_promises_no_sums(language):
+    app = visit(**FOUR, mistake="wrong_axis", dropout="0.5", lang=language)
+    words = say(language, "attention.mistake.on_average")
+    assert plain(words) in plain(app.error[0].value)
+    assert plain(words) not in said(visit(**FOUR, mistake="wrong_axis", lang=language))
+    text = plain(said(app))
+    assert plain(say(language, "attention.mistake.mean_sum", here="1").split("1")[0]) not in text
+    if language == "en":
+        rows, columns, *_ = signs(app)
+        assert rows[1] == "1" and columns[0] != "1"
+        without = signs(visit(**FOUR, mistake="wrong_axis"))
+        assert columns[1] == without[1][1] and rows[0] != without[0][0]
+
+
+def test_of_a_long_view_dropout_is_said_without_numbers(monkeypatch):
+    monkeypatch.setattr("attnviz.view_run.MOST_COUNTED", 15)
+    text = said(visit(**FOUR, dropout="0.5"))
+    assert "Dropout is on" in text and "Weights set to 0" not in text and "shorter lengths only" in text
