@@ -16,6 +16,22 @@ _A100 = (
 _M4 = "https://www.apple.com/newsroom/2024/10/apple-introduces-m4-pro-and-m4-max/"
 _MAC_STUDIO = "https://www.apple.com/mac-studio/specs/"
 _OMITTED = ("NVIDIA ", "GeForce ", "AMD Instinct ", " (SXM)")
+# What nvidia-smi and rocm-smi give as a card's whole memory. Data sheets say 80 GB where the driver has 80 GiB.
+_SEVEN = "https://github.com/modal-labs/modal-client/pull/2797"
+_MIB = 2**20
+_REPORTED: Mapping[str, tuple[int, str]] = MappingProxyType(
+    {
+        "t4": (15_360 * _MIB, _SEVEN),
+        "l4": (23_034 * _MIB, _SEVEN),
+        "l40s": (46_068 * _MIB, _SEVEN),
+        "rtx-4090": (24_564 * _MIB, "https://github.com/vllm-project/vllm/issues/7553"),
+        "a100-40gb": (40_960 * _MIB, _SEVEN),
+        "a100-80gb": (81_920 * _MIB, _SEVEN),
+        "h100": (81_559 * _MIB, "https://github.com/NVIDIA/nccl/issues/1264"),
+        "b200": (183_359 * _MIB, "https://github.com/sgl-project/sglang/issues/27487"),
+        "mi300x": (206_141_652_992, "https://github.com/ROCm/legacy-rocm-build/issues/4750"),
+    }
+)
 _NO_PEAK = Text(
     "{name} has no published peak for {dtype}; there is one for {options}.",
     "{name} 没有公布 {dtype} 的峰值；已公布的有 {options}。",
@@ -34,7 +50,7 @@ class Hardware:
             float32 is true float32, not TF32; float64 is that of the tensor cores, where they multiply it. Empty where
             the maker publishes none.
         bandwidth: Bytes per second between memory and chip.
-        memory_bytes: Memory, in the makers' units of 10⁹.
+        memory_bytes: Memory by its data sheet, whose GB are read as 10⁹ bytes.
         source: URL of the data sheet.
         device_name: What torch's name of the device ends with.
     """
@@ -54,6 +70,16 @@ class Hardware:
         for word in _OMITTED:
             name = name.replace(word, "")
         return name
+
+    @property
+    def reported(self) -> tuple[int, str] | None:
+        """Give the bytes that the driver reports as the whole memory, and the URL of a report; None is not known."""
+        return _REPORTED.get(self.key)
+
+    @property
+    def total_bytes(self) -> int:
+        """Give the memory as the driver reports it where that is known, else as the data sheet has it."""
+        return self.memory_bytes if self.reported is None else self.reported[0]
 
     def peak_flops(self, dtype: str) -> float:
         """Give the peak FLOP/s in a dtype.

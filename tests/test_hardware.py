@@ -81,6 +81,17 @@ def test_a_cache_that_fits_and_one_that_does_not():
     assert HARDWARE["rtx-4090"].memory_bytes < cache < HARDWARE["a100-80gb"].memory_bytes
 
 
+def test_memory_is_what_the_driver_reports_where_that_is_known():
+    """Cards are sold in GB that are about GiB: what a driver has lies from the data sheet's 10⁹ to 2³⁰ bytes a GB."""
+    for entry in HARDWARE.values():
+        if entry.reported is not None:
+            assert entry.total_bytes == entry.reported[0] and entry.reported[1].startswith("https://github.com/")
+        assert 1 <= entry.total_bytes / entry.memory_bytes <= 1.0738
+    assert HARDWARE["a100-80gb"].total_bytes == 80 * 2**30 and HARDWARE["h100"].total_bytes == 81_559 * 2**20
+    unknown = [key for key, entry in HARDWARE.items() if entry.reported is None]
+    assert unknown == ["h200"] and HARDWARE["h200"].total_bytes == 141 * 10**9
+
+
 def test_it_loads_no_torch():
     code = "import sys, attnviz.hardware; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

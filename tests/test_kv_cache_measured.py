@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from attnviz.benchmark import Failure, Latency, Measurement, Point, measure
+from attnviz.benchmark import Failure, Latency, Measurement, Point, measure, predict
 from attnviz.kv_cache_view import measured as measuring
 from attnviz.kv_cache_view.knobs import VARIANT_KEYS
 from attnviz.kv_cache_view.view import settle
@@ -44,6 +44,22 @@ def test_caches_are_those_of_the_declarations():
     request = measuring.step_request(view(decode_context="512"), "p", "e")
     sizes = {one.variant: measuring.cache_bytes(request, one) for one in request.contestants}
     assert sizes == {"mha": 512 * 4096 * 4, "gqa": 512 * 1024 * 4, "mqa": 512 * 128 * 4, "mla": 512 * 288 * 4}
+
+
+def test_expanded_copies_are_in_the_least_time():
+    """The copy is as large as MHA's cache and is written and read: no machine has it for nothing."""
+    request = measuring.step_request(view(), "packed", "expanded")
+    found = {one.label: predict(one, request) for one in request.contestants}
+    mha = 8192 * 4096 * 4
+    for name in ("GQA 32/8", "MQA 32/1"):
+        packed, expanded = found[f"{name} · packed"], found[f"{name} · expanded"]
+        assert expanded.bytes_moved - packed.bytes_moved == 2 * mha
+        assert expanded.peak_bytes - packed.peak_bytes == mha and expanded.flops == packed.flops
+        assert expanded.bytes_moved > found["MHA 32/32"].bytes_moved > packed.bytes_moved
+    packed, expanded = found["MLA · packed"], found["MLA · expanded"]
+    # Keys of 64 + 32 and values of 64 for 32 heads, projected from 256 anew for each of 8,192 tokens, and read.
+    assert expanded.bytes_moved - packed.bytes_moved > 8192 * 32 * (64 + 64 + 96 + 64) * 4
+    assert expanded.flops - packed.flops > 2 * 8192 * 256 * 32 * 100
 
 
 @pytest.mark.parametrize("variant", VARIANT_KEYS)

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from attnviz import units
 from attnviz.kv_cache_view.decode import decode
 from attnviz.kv_cache_view.knobs import MODELS, VARIANT_KEYS
 from attnviz.kv_cache_view.memory import fits
@@ -182,6 +183,9 @@ def test_the_table_says_what_fits(language):
         if fit.hardware.key.startswith("a100"):
             continue  # two of one data sheet
         most = ["–" if size is None else f"{size:,}" for size in (fit.context, fit.batch)]
+        size = units.both_bytes(fit.memory)
+        where = fit.hardware.reported
+        assert row[1] == (say(language, "kv_cache.fit.sheet", size=size) if where is None else f"[{size}]({where[1]})")
         assert row[2:] == [say(language, f"kv_cache.fit.holds_{'yes' if fit.fits else 'no'}"), *most]
 
 

@@ -115,7 +115,7 @@ def test_what_fits_fits_and_one_more_does_not(model):
     weights = weight_bytes(shown)
     assert len(fits(shown)) == len(HARDWARE)
     for fit in fits(shown):
-        assert fit.memory == 4 * fit.hardware.memory_bytes
+        assert fit.memory == 4 * fit.hardware.total_bytes
         assert fit.fits == (weights + taken(shown) <= fit.memory)
         for size, most in ((lambda n: (n, 2), fit.context), (lambda n: (5000, n), fit.batch)):
             for n, holds in ((most, True), (None if most is None else most + 1, False)):

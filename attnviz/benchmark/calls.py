@@ -75,7 +75,7 @@ def make(contestant: Contestant, request: Request, kv_len: int | None = None) ->
     torch.manual_seed(_SEED)
     request = request if kv_len is None else replace(request, kv_len=kv_len, q_len=min(request.q_len, kv_len))
     shape = _Shape(request, *lengths(contestant, request))
-    variant, config = VARIANTS[contestant.variant], _config(contestant)
+    variant, config = VARIANTS[contestant.variant], contestant.config
     given = {"seed": _SEED, **shape.options}
     weights = variant.weights(config, **given)
     allowed = _allowed(variant, config, contestant, shape)
@@ -87,15 +87,6 @@ def make(contestant: Contestant, request: Request, kv_len: int | None = None) ->
         call = _with_backward(call, inputs)
     kernel = _KERNELS.get(contestant.kernel)
     return Made(call, nullcontext if kernel is None else lambda: sdpa_kernel(kernel))
-
-
-def _config(contestant: Contestant) -> Any:
-    """Give the configuration; a variant with a form of its own for it is told to expand."""
-    variant = VARIANTS[contestant.variant]
-    sizes = dict(contestant.sizes)
-    if contestant.kv == "expanded" and any("expanded" in getattr(knob, "options", ()) for knob in variant.knobs):
-        sizes["form"] = "expanded"
-    return variant.config(**sizes)
 
 
 def _has_core(variant: Variant) -> bool:

@@ -76,9 +76,23 @@ def predict(contestant: Contestant, request: Request) -> Predicted:
     else:
         flops, moved = taken.flops, taken.bytes_moved
         inputs = taken.weight_bytes + taken.kv_cache_bytes + tensors + mask
+    made = batch * _made(contestant, q_len, kv_len) * itemsize
+    # What an expanded form projects is counted as written with its projections already.
+    moved += made if contestant.has_form and contestant.what != "core" else 2 * made
     if request.mode == "forward+backward":
         flops, moved = _BACKWARD * flops, _BACKWARD * moved
-    return Predicted(flops, moved, taken.peak_bytes, inputs)
+    # An expanded form counts what it makes itself.
+    peak = taken.peak_bytes + (0 if contestant.has_form else made)
+    return Predicted(flops, moved, peak, inputs)
+
+
+def _made(contestant: Contestant, q_len: int, kv_len: int) -> int:
+    """Count the numbers of keys and values that are made for every head of one sequence, then written and read."""
+    shape = VARIANTS[contestant.variant].heads(contestant.config)
+    spreads = shape.kv_heads < shape.heads and (contestant.what == "core" or q_len < kv_len)
+    if contestant.kv == "packed" or not (spreads or contestant.has_form):
+        return 0
+    return shape.heads * kv_len * (shape.head_dim + shape.v_head_dim)
 
 
 def too_large(contestant: Contestant, request: Request, free_bytes: int) -> Failure | None:

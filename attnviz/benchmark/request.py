@@ -77,8 +77,14 @@ class Contestant:
 
     @property
     def config(self) -> Any:
-        """Give the variant's configuration of these sizes."""
-        return VARIANTS[self.variant].config(**self.sizes)
+        """Give the variant's configuration of these sizes; a variant with a form of its own for it is told to expand."""
+        form = {"form": "expanded"} if self.kv == "expanded" and self.has_form else {}
+        return VARIANTS[self.variant].config(**{**self.sizes, **form})
+
+    @property
+    def has_form(self) -> bool:
+        """Say whether the variant itself has an expanded form, so that nothing has to be repeated for it."""
+        return any("expanded" in getattr(knob, "options", ()) for knob in VARIANTS[self.variant].knobs)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ class Curve(NamedTuple):
 class Fit(NamedTuple):
     """Hold what some accelerators of one kind hold: their memory, and the largest view of this model in it.
 
+    ``memory`` is what their drivers report, by the data sheet where no report is known.
     ``context`` is for the view's batch and ``batch`` for its context; None where not even one fits.
     """
 
@@ -157,7 +158,7 @@ def fits(view: View) -> tuple[Fit, ...]:
     need = grows.bytes(view.context, view.batch, view.cache_dtype)
     found = []
     for hardware in HARDWARE.values():
-        memory = hardware.memory_bytes * view.gpus
+        memory = hardware.total_bytes * view.gpus
         room = memory - weights
         context = nearest_size(
             lambda n, room=room: grows.bytes(n, view.batch, view.cache_dtype) <= room, 1, MOST_CONTEXT

@@ -205,4 +205,10 @@ def _row(panel: Panel, fit: Fit) -> tuple[str, ...]:
     label = layout.escape(fit.hardware.label.say(panel.language))
     most = ["–" if size is None else units.count(size) for size in (fit.context, fit.batch)]
     holds = panel.title("fit.holds_yes" if fit.fits else "fit.holds_no")
-    return (f"[{label}]({fit.hardware.source})", units.both_bytes(fit.memory), holds, *most)
+    return (f"[{label}]({fit.hardware.source})", _memory(panel, fit), holds, *most)
+
+
+def _memory(panel: Panel, fit: Fit) -> str:
+    """Give the memory that was counted, with where it was read: a driver's report, else the data sheet."""
+    size, reported = units.both_bytes(fit.memory), fit.hardware.reported
+    return panel.title("fit.sheet", size=size) if reported is None else f"[{size}]({reported[1]})"
