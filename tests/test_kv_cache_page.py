@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attnviz import units
+from attnviz.hardware import HARDWARE
 from attnviz.kv_cache_view.decode import decode
 from attnviz.kv_cache_view.knobs import MODELS, VARIANT_KEYS
 from attnviz.kv_cache_view.memory import fits
@@ -62,7 +63,7 @@ def test_what_is_drawn_is_what_the_cache_did(variant):
         view = settle({"variant": variant, **settings}).view
         found, answer = cells(view), decode(view.scene)[view.step]
         first = len(letters(view)) + 1
-        assert found.columns[: first - 1] == (("Q", "c") if variant == "mla" else ("Q", "K", "V"))
+        assert found.columns[: first - 1] == (("Q", "c", "kᴿ") if variant == "mla" else ("Q", "K", "V"))
 
         def count(key, kind, columns, found=found):
             return int((found.kinds[key][:, columns] == KINDS[kind]).sum())
@@ -177,7 +178,7 @@ def test_the_table_says_what_fits(language):
     (text,) = [entry.value for entry in app.markdown if entry.value.startswith("| GPU")]
     rows = [[part.strip() for part in line.strip("| ").split("|")] for line in text.splitlines()[2:]]
     found = {fit.hardware.source: fit for fit in fits(settle({"model": "llama-2-70b", "gpus": "2"}).view)}
-    assert len(rows) == 10
+    assert len(rows) == len(HARDWARE)
     for row in rows:
         fit = found[re.findall(r"\((https[^)]*)\)", row[0])[0]]
         if fit.hardware.key.startswith("a100"):

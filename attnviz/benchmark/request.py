@@ -77,7 +77,7 @@ class Contestant:
 
     @property
     def config(self) -> Any:
-        """Give the variant's configuration of these sizes; a variant with a form of its own for it is told to expand."""
+        """Give the variant's configuration of these sizes; one with a form of its own is told to expand."""
         form = {"form": "expanded"} if self.kv == "expanded" and self.has_form else {}
         return VARIANTS[self.variant].config(**{**self.sizes, **form})
 

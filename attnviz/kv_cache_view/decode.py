@@ -134,7 +134,8 @@ def _answer(scene: Scene, after: KVCache, step: Step) -> Answer:
 def vectors(scene: Scene, answer: Answer, head: int) -> dict[str, np.ndarray]:
     """Give Q of the new tokens and what the cache holds, ``[tokens so far, width]``; NaN where nothing is.
 
-    Keys are as they lie in the cache: turned by their position already.
+    Keys are as they lie in the cache: turned by their position already. MLA keeps a latent, and beside it a ``rope``
+    key.
     """
     config, weights, x = layer_of(scene)
     kind = VARIANTS[scene.variant]
@@ -147,6 +148,8 @@ def vectors(scene: Scene, answer: Answer, head: int) -> dict[str, np.ndarray]:
     for name, kept in answer.after.contents(torch.float32).items():
         rows = kept[0] if kept.dim() == 3 else kept[0, head // (scene.heads // kept.shape[1])]
         found[name] = _placed(to_numpy(rows), answer.after.kept, answer.seen)
+    if "latent" in found:
+        found["latent"], found["rope"] = np.split(found["latent"], [config.kv_lora_rank], axis=1)
     return found
 
 

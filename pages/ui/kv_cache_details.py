@@ -46,6 +46,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "cross": (CROSS, CROSS_SIZES),
 }
 HEIGHTS: Mapping[str, int] = {ALIGN: 330, LAYOUTS: 400, PAGED: 360, CROSS: 380}
+PHONE_HEIGHTS: Mapping[str, int] = {ALIGN: 560, LAYOUTS: 860, PAGED: 480, CROSS: 380}
 SOURCES = (
     ("Shazeer 2019, Fast Transformer Decoding, §2.4 and §3 (what decoding reads)", "https://arxiv.org/abs/1911.02150"),
     ("Pope et al. 2022, Efficiently Scaling Transformer Inference, §3.3 (KV cache memory)", "https://arxiv.org/abs/2211.05102"),
@@ -97,7 +98,7 @@ def show(panel: Panel, group: Group) -> None:
 def _grid(panel: Panel, group: Group, part: str) -> None:
     heatmap(
         kv_cache_lessons.GRIDS[part](panel.settled.view, panel.language), part=part, group=group,
-        key=f"kv_cache.{part}.map", height=HEIGHTS[part], scale=1.15,
+        key=f"kv_cache.{part}.map", height=HEIGHTS[part], scale=1.15, phone_height=PHONE_HEIGHTS[part],
         words=translate.table(panel.language, "heatmap") | {"masked": panel.title(f"{part}.masked")},
     )  # fmt: skip
 

@@ -10,7 +10,6 @@ from attnviz.arrays import to_numpy
 from attnviz.kv_cache_view.decode import Answer, decode, layer_of, layout_of, vectors
 from attnviz.kv_cache_view.view import View
 from attnviz.masks import dense
-from attnviz.variants import VARIANTS
 from pages.ui.heatmap.frame import MASKED_STATE, VALUE_STATE, Axis, Grid, Map
 from pages.ui.translate import say
 
@@ -18,6 +17,8 @@ WITH, WITHOUT = "with", "without"
 # On the diverging palette: what is saved work on one side of the background, what is done twice on the other.
 KINDS: Mapping[str, float] = {"now": 1.0, "cached": 0.35, "idle": 0.0, "dropped": -0.2, "again": -0.7}
 _LIMIT = 1.0
+# Before the name of a row that this step computes.
+NEW = "►"
 
 
 class Cells(NamedTuple):
@@ -34,10 +35,10 @@ def answer_of(view: View) -> Answer:
 
 
 def letters(view: View) -> dict[str, str]:
-    """Give the letter of Q and of each tensor that the variant keeps, by name."""
-    short = {"key": "K", "value": "V", "latent": "c"}
-    names = VARIANTS[view.variant].cache(layer_of(view.scene).config, 1)
-    return {"query": "Q"} | {name: short[name] for name in names}
+    """Give the letter of Q and of everything that the variant keeps of a token, by name."""
+    if view.variant == "mla":
+        return {"query": "Q", "latent": "c", "rope": "kᴿ"}
+    return {"query": "Q", "key": "K", "value": "V"}
 
 
 def cells(view: View) -> Cells:
@@ -144,7 +145,10 @@ def weights_grid(view: View, language: str) -> Grid:
 def vectors_grid(view: View, language: str) -> Grid:
     """Give Q of the new tokens, and K and V as they lie in the cache after the step."""
     answer, tokens = answer_of(view), len(view.tokens)
-    rows = _axis(view, language, "key")
+    new = range(answer.step.start, answer.seen)
+    names = tuple(f"{NEW} {token}" if row in new else token for row, token in enumerate(view.tokens))
+    rows = Axis("key", say(language, "kv_cache.axis.row"), tokens, 0, names)
+    config = layer_of(view.scene).config
     drawn = []
     for name, found in vectors(view.scene, answer, view.head).items():
         values = np.full((tokens, found.shape[1]), np.nan, np.float32)
@@ -152,13 +156,19 @@ def vectors_grid(view: View, language: str) -> Grid:
         state = np.where(np.isnan(values), MASKED_STATE, VALUE_STATE).astype(np.uint8)
         cols = Axis("feature", say(language, "attention.axis.feature"), found.shape[1])
         reach = float(np.nanmax(np.abs(found))) or 1.0
-        title = say(language, f"kv_cache.vectors.{name}", head=view.head)
+        sizes = {"plain": view.d_k, "rope": config.qk_rope_head_dim} if view.variant == "mla" else {}
+        title = say(language, f"kv_cache.vectors.{_title(view, name)}", head=view.head, **sizes)
         drawn.append(
             Map(name, title, np.nan_to_num(values), rows, cols, state, palette="diverging", low=-reach, high=reach)
         )
-    new = answer.seen - 1
-    words = say(language, "kv_cache.vectors.caption", new=new, read=len(answer.before), kept=len(answer.step.kept))
+    key = "latent_caption" if view.variant == "mla" else "caption"
+    fields = {"token": view.tokens[answer.seen - 1], "read": len(answer.before), "kept": len(answer.step.kept)}
+    words = say(language, f"kv_cache.vectors.{key}", new=NEW, **fields)
     return Grid(tuple(drawn), words, words)
+
+
+def _title(view: View, name: str) -> str:
+    return "latent_query" if view.variant == "mla" and name == "query" else name
 
 
 def main_grid(view: View, language: str) -> Grid:

@@ -16,6 +16,10 @@ from pages.ui.kv_cache_picture import FITS, MAIN, SIZES
 from pages.ui.plot import plot
 
 HEIGHT = 385
+# Vectors have no labels below; with twenty tokens every one is named.
+VECTORS_HEIGHT = 410
+# Two or three maps below each other, each as wide as the screen.
+PHONE_HEIGHT = 720
 CHART_HEIGHT = 400
 # What a published model sets.
 SETS = ("context",)
@@ -61,10 +65,12 @@ def decoding(panel: Panel, group: Group) -> None:
     with shown:
         panel.control("show", segmented=True, bare=True)
     words = translate.table(panel.language, "heatmap") | {"masked": panel.title(f"masked.{view.show}")}
+    words |= {"own_range": panel.title("vectors.range")}
+    rows = view.show == "vectors"
     heatmap(
         kv_cache_maps.main_grid(view, panel.language), part=MAIN, group=group, key="kv_cache.main", words=words,
-        height=HEIGHT, selected=_selected(view, panel.language), on_select=lambda chosen: _select(panel, chosen),
-        scale=1.15,
+        height=VECTORS_HEIGHT if rows else HEIGHT, phone_height=PHONE_HEIGHT, layout="rows" if rows else "grid",
+        selected=_selected(view, panel.language), on_select=lambda chosen: _select(panel, chosen), scale=1.15,
     )  # fmt: skip
 
 

@@ -103,6 +103,40 @@ def test_a_cell_says_what_was_done_and_stays_chosen(visit: Open) -> None:
     expect(main(page).locator("[data-part=chosen]")).to_contain_text(re.compile("computed|read|no work"))
 
 
+SENTENCE = ["the", "cat", "sat", "on", "the", "mat", "because", "the", "mat", "was", "warm", "."]
+ROWS = """names => {
+  const within = host => [host, ...(host.shadowRoot?.querySelectorAll("*") ?? [])]
+  const hosts = [...document.querySelectorAll(".st-key-kv_cache-main *")].flatMap(within)
+  const drawn = hosts.find(host => host.attnvizLayout)?.attnvizLayout
+  const named = drawn?.labels.filter(label => label.axis === "row").map(label => label.text)
+  return JSON.stringify(named) === JSON.stringify(names) && drawn
+}"""
+
+
+def drawn_with(page: Page, rows: list[str]) -> Any:
+    """Wait until exactly these rows are named, and give where everything stands."""
+    return page.wait_for_function(ROWS, arg=rows).json_value()
+
+
+def test_vectors_of_different_widths_stand_on_common_named_rows(visit: Open) -> None:
+    page = visit("lang=en&variant=mla&show=vectors&text=a+b+c+d+e+f+g+h+i+j+k+l+m+n+o+p+q+r+s+t")
+    drawn = drawn_with(page, ["► i" if name == "i" else name for name in "abcdefghijklmnopqrst"])
+    assert [one["key"] for one in drawn["maps"]] == ["query", "latent", "rope"]
+    assert len({(one["y"], one["h"]) for one in drawn["maps"]}) == 1
+    assert any("kᴿ" in label["text"] for label in drawn["labels"] if label["axis"] == "title")
+    bounds = main(page).bounding_box()
+    assert bounds is not None and bounds["y"] + bounds["height"] <= DESKTOP[1]
+
+
+def test_on_a_phone_every_token_of_the_maps_is_named(visit: Open) -> None:
+    drawn = drawn_with(visit(viewport=PHONE, touch=True), SENTENCE * 2)
+    assert all(one["w"] > 0.6 * PHONE[0] for one in drawn["maps"])
+    # Vectors stand below each other, each as wide as the screen leaves it.
+    page = visit("lang=en&variant=mla&show=vectors&step=8", viewport=PHONE, touch=True)
+    drawn = drawn_with(page, [*SENTENCE[:-1], "► ."] * 3)
+    assert len({one["y"] for one in drawn["maps"]}) == 3 and min(one["w"] for one in drawn["maps"]) > 0.6 * PHONE[0]
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_fits_a_phone_and_a_projector(visit: Open, language: str) -> None:
     page = visit(f"lang={language}", viewport=PHONE, touch=True, color_scheme="dark")

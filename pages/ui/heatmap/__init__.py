@@ -30,7 +30,7 @@ WORD_KEYS = (
     "empty",
     "broken",
 )
-LAYOUTS, PICKS = ("grid", "strip"), ("cell", "map")
+LAYOUTS, PICKS = ("grid", "rows", "strip"), ("cell", "map")
 DIMS = ("query", "key", "feature")
 SCRIPTS = ("paint.js", "arrange.js", "draw.js", "marks.js", "point.js", "choose.js", "heatmap.js")
 
@@ -151,6 +151,7 @@ def heatmap(
     picks: str = "cell",
     chosen: str | None = None,
     scale: float = 1.0,
+    phone_height: int | None = None,
 ) -> None:
     """Draw a grid of maps that follows its group's sliders.
 
@@ -163,10 +164,12 @@ def heatmap(
         height: The most that the picture with its titles and labels may take, in CSS pixels.
         selected: The selected cell: "map" and an index for "query", "key" or "feature".
         on_select: Takes the cell that was clicked, or None when the selection was cleared; called before the run.
-        layout: ``grid``, or ``strip`` for thumbnails of different shapes without axes.
+        layout: ``grid``, ``rows`` for maps that share their rows and have columns of their own, or ``strip`` for
+            thumbnails of different shapes without axes.
         picks: ``cell`` to select cells, ``map`` to report the clicked map only.
         chosen: Key of the map that is emphasised.
         scale: Size of the text in the picture, 1 or more; 1 is 13 px or what the page's own text size makes of it.
+        phone_height: What ``height`` is on a phone, which scrolls, with text of size 1; None is ``height`` there too.
 
     Raises:
         ValueError: If a word is missing, a choice is unknown, or the grid is too large for one message.
@@ -174,6 +177,7 @@ def heatmap(
     _check(words, layout, picks)
     hollow = route_is_live() and sum(drawn.values.size for drawn in grid.maps) > HOLLOW_CELLS
     look = {"height": height, "layout": layout, "picks": picks, "chosen": chosen, "scale": scale}
+    look |= {"phone_height": phone_height}
     config = (
         group.data()
         | look

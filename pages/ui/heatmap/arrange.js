@@ -136,7 +136,6 @@ function boxIn(map, width, height, [flat, tall]) {
   let h = w * kept
   if (shape < flat) h = Math.min(h, Math.max(w * shape, rows * MOST_CELL))
   if (shape > tall) w = Math.min(w, Math.max(h / shape, cols * MOST_CELL))
-  const even = (length, count) => Math.max(4, length >= 4 * count ? length - (length % count) : Math.floor(length))
   return { w: even(Math.floor(w), cols), h: even(Math.floor(h), rows) }
 }
 
@@ -158,10 +157,64 @@ function split(maps, room, title, bounds, headings) {
 // Values that all have names stand in the legend instead.
 const hasBar = maps => !maps[0].kinds.length
 
+// As many whole pixels for each of `count` cells as there are.
+const even = (length, count) => (length >= 4 * count ? length - (length % count) : Math.max(4, Math.floor(length)))
+
+// What each map gets of the room that maps side by side share: by its columns, and no less than its title needs.
+function shares(maps, room, ruler) {
+  const cols = maps.map(map => map.col_axis.length)
+  const least = maps.map(map => Math.min(ruler.width(map.title) + 6, room / maps.length))
+  const fixed = new Set()
+  for (let round = 0; round < maps.length; round++) {
+    const open = maps.map((_, i) => i).filter(i => !fixed.has(i))
+    const left = room - [...fixed].reduce((sum, i) => sum + least[i], 0)
+    const total = open.reduce((sum, i) => sum + cols[i], 0)
+    const short = open.find(i => (left * cols[i]) / total < least[i])
+    if (short === undefined) return maps.map((_, i) => (fixed.has(i) ? least[i] : (left * cols[i]) / total))
+    fixed.add(short)
+  }
+  return least
+}
+
+// Maps that share their rows: one height, rows on one line and named; below each other where the screen is narrow.
+function beside({ maps, width, height, em, ruler, view }) {
+  const narrow = width < 480
+  const rows = maps[0].row_axis
+  const title = Math.round(em * 1.6)
+  const axis = Math.round(em * 1.5)
+  const longest = Math.min(7 * em, width * (narrow ? 0.2 : 0.22))
+  const side = Math.ceil(Math.min(longest, ruler.widest(rows, view.top, view.bottom))) + 8
+  const left = axis + side
+  const right = narrow || !hasBar(maps) ? 12 : BAR + 16 + Math.round(em * 4)
+  const [foot, bar] = [4, narrow && hasBar(maps) ? BAR + Math.round(em * 2) : 0]
+  const lines = narrow ? maps.length : 1
+  const room = width - left - right - (narrow ? 0 : (maps.length - 1) * GAP)
+  const tall = (height - axis - foot - bar) / lines - title - (narrow ? GAP / 2 : 0)
+  const h = even(Math.floor(Math.max(4, Math.min(tall, 2 * em * rows.length))), rows.length)
+  const widths = narrow ? maps.map(() => room) : shares(maps, room, ruler)
+  let [x, y] = [left, title]
+  const boxes = maps.map((map, i) => {
+    const cols = map.col_axis.length
+    const w = even(Math.floor(Math.min(widths[i], cols * MOST_CELL)), cols)
+    const line = narrow ? i : 0
+    const box = { x: Math.round(x), y, w, h, line, column: narrow ? 0 : i, slot: Math.floor(widths[i]), lowest: false }
+    if (narrow) y += h + title + GAP / 2
+    else x += Math.max(w, Math.min(widths[i], ruler.width(map.title))) + GAP
+    return box
+  })
+  const last = boxes[boxes.length - 1]
+  const bottom = last.y + h
+  const edge = Math.max(...boxes.map(box => box.x + box.w))
+  const frame = { left, top: title, right: edge, bottom, axis, side, foot, bar, narrow, em, title, lines: 1 }
+  return { boxes, labels: true, frame, width, height: Math.ceil(bottom + axis + foot + bar) }
+}
+
 // Where everything stands.
 //   maps: those of the grid; width, height: of the picture; em: text size; strip: thumbnails, without axes and bar;
+//   rows: maps that share their rows and nothing else;
 //   view: the window on the first map, in tokens; headings: how many lines have one, 0 is none.
-function arrange({ maps, width, height, em, ruler, strip, view, headings = 0 }) {
+function arrange({ maps, width, height, em, ruler, strip, rows: shared, view, headings = 0 }) {
+  if (shared) return beside({ maps, width, height, em, ruler, view })
   const bounds = Object.assign(strip ? [0.5, 1.6] : [0.4, 2.2], { equal: strip })
   const narrow = width < 480
   const barred = hasBar(maps)

@@ -63,14 +63,20 @@ class Drawing {
     const width = stage.clientWidth
     if (!width) return // not laid out yet, or in a closed tab: the observer draws it when there is room
     const ratio = devicePixelRatio || 1
-    const em = Math.max(13, 0.8125 * this.theme.em) * this.config.scale
-    this.ruler ??= new Ruler(this.base, `${em}px ${this.theme.font}`)
+    // A phone scrolls: there a picture may be taller, and its text need not reach the last row of a room.
+    const phone = width < 480 ? this.config.phone_height : null
+    const em = Math.max(13, 0.8125 * this.theme.em) * (phone ? 1 : this.config.scale)
+    const font = `${em}px ${this.theme.font}`
+    if (this.ruler?.font !== font) this.ruler = new Ruler(this.base, font)
     if (this.ratio !== ratio) this.patterns = null
     Object.assign(this, { ratio, em, width, labels: [] })
     const { maps, ruler, strip } = this
     const headings = this.grid.lines.length
     this.layout = maps.length
-      ? arrange({ maps, width, height: this.config.height, em, ruler, strip, view: this.window(maps[0]), headings })
+      ? arrange({
+          maps, width, height: phone ?? this.config.height, em, ruler, strip, view: this.window(maps[0]),
+          rows: this.config.layout === "rows", headings,
+        })
       : { boxes: [], height: 0, frame: { right: width, top: 0 } }
     const { boxes, height } = this.layout
     this.size(this.parts.base, width, height, ratio)
