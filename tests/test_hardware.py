@@ -89,7 +89,10 @@ def test_memory_is_what_the_driver_reports_where_that_is_known():
         assert 1 <= entry.total_bytes / entry.memory_bytes <= 1.0738
     assert HARDWARE["a100-80gb"].total_bytes == 80 * 2**30 and HARDWARE["h100"].total_bytes == 81_559 * 2**20
     unknown = [key for key, entry in HARDWARE.items() if entry.reported is None]
-    assert unknown == ["h200", *(key for key in HARDWARE if key.startswith("apple-"))] and HARDWARE["h200"].total_bytes == 141 * 10**9
+    assert (
+        unknown == ["h200", *(key for key in HARDWARE if key.startswith("apple-"))]
+        and HARDWARE["h200"].total_bytes == 141 * 10**9
+    )
 
 
 def test_it_loads_no_torch():
