@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from attnviz.benchmark import Asker, Contestant, Desk, Failure, Measurement, Probe, Request
+from attnviz.benchmark import Asker, Contestant, Desk, Failure, Measurement, Probe, Request, Speed, speed
 from attnviz.benchmark import process as process_module
 from attnviz.benchmark.desk import _HOUSE
 
@@ -67,6 +67,42 @@ def test_a_request_of_somebody_who_has_left_counts_for_nobody(long):
     assert last.place == 1 and gone.left
     # Somebody without a browser, who waits for as long as it takes, never leaves.
     assert not long(AWAY).left
+
+
+def test_somebody_who_is_there_need_not_look(desk):
+    here = desk.submit((LONG,), abandon_s=0.01, asker=Asker("hidden tab", lambda: False))
+    gone = desk.submit((LONG,), abandon_s=0.01, asker=AWAY)
+    until(lambda: here.partial is not None and gone.done)
+    assert gone.results[0].reason == "abandoned" and not here.done
+    here.cancel()
+    here.wait(60)
+
+
+def test_the_speed_of_a_device_is_asked_again_where_it_came_to_nothing(monkeypatch):
+    own = Desk()
+    monkeypatch.setattr(own, "_measure", lambda job, request: Failure("crashed", "SIGKILL"))
+    assert own.speed(Probe()) is None
+    until(lambda: own._speeds[Probe()][0].done)
+    first = own._speeds[Probe()][0]
+    assert own.speed(Probe()) is None and own._speeds[Probe()][0] is first  # not at once
+    monkeypatch.setattr(sys.modules["attnviz.benchmark.desk"], "AGAIN_S", -1.0)
+    monkeypatch.setattr(own, "_measure", lambda job, request: Measurement((), speed=Speed(1.0, 2.0)))
+    assert own.speed(Probe()) is None
+    until(lambda: own.speed(Probe()) == Speed(1.0, 2.0))
+    own.close()
+
+
+def test_a_type_that_is_slow_here_is_not_tried_at_full_size(monkeypatch):
+    sides = []
+
+    def best(call, kind):
+        call()
+        sides.append(kind)
+        return 1.0
+
+    monkeypatch.setattr(speed, "_best", best)
+    found = speed.probe(Probe())
+    assert len(sides) == 2 and found.flops == 2 * 128**3
 
 
 def test_somebody_who_has_left_ends_at_once_where_others_wait(desk):

@@ -13,7 +13,7 @@ from attnviz.config import DTYPES
 from attnviz.masks import MASKS
 from attnviz.text import Refusal
 
-QUICK_LENGTHS, LENGTHS = (256, 1024, 2048), (256, 512, 1024, 2048, 4096, 8192)
+QUICK_LENGTHS, LENGTHS = (1024, 2048, 4096), (256, 512, 1024, 2048, 4096, 8192)
 # Three lengths of at most so long end within two minutes, with the process's start.
 _QUICK_S, _LIMIT_S = 30, 120
 

@@ -23,6 +23,7 @@ GRACE_S = 0.4
 _TICK_S, _LONGEST_TICK_S = 0.05, 1.0
 # Starting takes a second or two; on a crowded machine it may take many.
 _START_S = 120.0
+AGAIN_S = 30.0
 # Who asks for the speed of a device: nobody is told to wait for that.
 _HOUSE = Asker("the app itself")
 
@@ -44,7 +45,7 @@ class Desk:
         self._worker: Worker | None = None
         self._numbers = itertools.count(1)
         self._closed = False
-        self._speeds: dict[Probe, Job] = {}
+        self._speeds: dict[Probe, tuple[Job, float]] = {}
 
     def submit(
         self,
@@ -103,14 +104,17 @@ class Desk:
             return len({one.asker.name for one in before if not one.left and one.ending is None}.difference(own))
 
     def speed(self, asked: Probe) -> Speed | None:
-        """Give the speed of a device if it has been measured; the first question has it measured."""
+        """Give the speed of a device if it has been measured; the first question has it measured.
+
+        One that came to nothing is measured again, but not at once: whatever ended it may still be there.
+        """
         with self.changed:
-            job = self._speeds.get(asked)
-            if job is None and not self._closed:
-                self._speeds[asked] = self.submit((asked,), asker=_HOUSE)
-                return None
-            known = job.results if job is not None else ()
-            return next((one.speed for one in known if isinstance(one, Measurement)), None)
+            job, begun = self._speeds.get(asked, (None, 0.0))
+            found = next((one.speed for one in job.results if isinstance(one, Measurement)), None) if job else None
+            late = job is None or (job.done and time.monotonic() - begun > AGAIN_S)
+            if found is None and late and not self._closed:
+                self._speeds[asked] = self.submit((asked,), asker=_HOUSE), time.monotonic()
+            return found
 
     def sweep(self) -> None:
         """Take jobs that are to end out of the queue, and those of people who have gone where others wait."""

@@ -1,7 +1,7 @@
 """What measured curves say: how they grow, where they cross, and that in one sentence."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from attnviz import units
@@ -18,6 +18,10 @@ _FASTEST = Text(
 )
 _ONLY = Text("At {length} tokens {first} takes {time}.", "在 {length} 个 token 处，{first} 需要 {time}。")
 _GROWS = Text("Time grows as {list}.", "时间按 {list} 增长。")
+_NOISY = Text(
+    "The machine was busy and these times are noisy: take the order as a hint.",
+    "测量时机器繁忙，这些时间波动较大：先后次序仅供参考。",
+)
 _CROSS = Text("{one} overtakes {other} at about {length} tokens.", "{one} 约在 {length} 个 token 处超过 {other}。")
 
 Series = Mapping[int, float]
@@ -46,11 +50,9 @@ class Power(NamedTuple):
 def power(series: Series) -> Power | None:
     """Give the power of the length that a curve follows, by least squares of the logarithms from 1,024 tokens on.
 
-    Where fewer than three lengths are that long, the three longest count; None with fewer than three at all.
+    None with fewer than three lengths that are as long: below, it is the launching of calls that would be fitted.
     """
-    lengths = sorted(length for length, value in series.items() if value > 0)
-    used = [length for length in lengths if length >= _FROM]
-    used = used if len(used) >= _FEW else lengths[-_FEW:]
+    used = sorted(length for length, value in series.items() if value > 0 and length >= _FROM)
     if len(used) < _FEW:
         return None
     xs, ys = [math.log(length) for length in used], [math.log(series[length]) for length in used]
@@ -94,8 +96,13 @@ def _last_change(one: Series, other: Series) -> tuple[float, float, bool] | None
     return None
 
 
-def finding(curves: Mapping[str, Series]) -> Text | None:
-    """Say what was found: who is fastest at the longest length that all have, how each grows, who overtakes whom."""
+def finding(curves: Mapping[str, Series], noisy: Collection[tuple[str, int]] = ()) -> Text | None:
+    """Say what was found: who is fastest at the longest length that all have, how each grows, who overtakes whom.
+
+    Args:
+        curves: Times by length.
+        noisy: Names and lengths of the points whose samples spread widely.
+    """
     held = {name: series for name, series in curves.items() if series}
     if not held:
         return None
@@ -111,6 +118,8 @@ def finding(curves: Mapping[str, Series]) -> Text | None:
     if powers:
         listed = ", ".join(f"L^{found:.2f} ({name})" for name, found in powers)
         said.append(_GROWS.fill(list=same(listed)))
+    if {(first, length), (last, length)} & set(noisy):
+        said.insert(1, _NOISY)
     said += [_CROSS.fill(one=one, other=other, length=units.count(round(at))) for one, other, at, _ in _lasting(held)]
     return Text(" ".join(text.en for text in said), "".join(text.zh for text in said))
 

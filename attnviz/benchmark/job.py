@@ -28,11 +28,11 @@ class Asker:
 
     Args:
         name: The same for all that one person asks.
-        left: Whether they have gone away.
+        left: Says whether they have gone away; None where nobody can know.
     """
 
     name: Hashable
-    left: Callable[[], bool] = lambda: False
+    left: Callable[[], bool] | None = None
 
 
 class Job:
@@ -42,7 +42,8 @@ class Job:
 
     Args:
         requests: What is measured.
-        abandon_s: Seconds after which it ends when nobody looked at it (``look``, ``wait``); None is never.
+        abandon_s: Seconds after which it ends when nobody looked at it (``look``, ``wait``), unless the asker is known
+            to be there still: a hidden tab looks rarely. None is never.
         asker: Who asks; None is somebody else each time.
     """
 
@@ -117,7 +118,7 @@ class Job:
     @property
     def left(self) -> bool:
         """Whether the one who asked has gone: they do not look again unless they come back."""
-        return self._abandon_s is not None and self.asker.left()
+        return self._abandon_s is not None and self.asker.left is not None and self.asker.left()
 
     @property
     def ending(self) -> str | None:
@@ -125,7 +126,7 @@ class Job:
         if self._cancelled:
             return "cancelled"
         late = self._abandon_s is not None and time.monotonic() - self._looked > self._abandon_s
-        return "abandoned" if late else None
+        return "abandoned" if late and (self.asker.left is None or self.left) else None
 
     def wait(self, timeout_s: int | float | None = None) -> tuple[Result, ...]:
         """Wait until every request has ended, at most so long; give the results so far."""

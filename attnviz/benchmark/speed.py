@@ -13,7 +13,7 @@ from attnviz.config import check_size, dtype_size
 # Large enough to fill the caches and the cores, small enough for a moment on one thread.
 _SIDE = {"cpu": 1024, "mps": 4096, "cuda": 8192}
 _BYTES = {"cpu": 2**27, "mps": 2**28, "cuda": 2**30}
-_TRIES = 20
+_TRIES, _LEAST_TRIES, _ENOUGH_S = 20, 3, 0.2
 _STREAMS = 2
 
 
@@ -75,21 +75,33 @@ def probe(asked: Probe) -> Speed:
     """Measure the speed, in this process."""
     torch.set_num_threads(asked.threads)
     kind, dtype = asked.device.partition(":")[0], getattr(torch, asked.dtype)
-    side = _SIDE[kind]
     with torch.no_grad():
-        square = torch.ones(side, side, dtype=dtype, device=asked.device)
-        product = torch.empty_like(square)
-        flops = 2 * side**3 / _best(lambda: torch.matmul(square, square, out=product), kind)
+        flops = _flops(kind, dtype, asked.device)
         source = torch.ones(_BYTES[kind], dtype=torch.uint8, device=asked.device)
         target = torch.empty_like(source)
         bandwidth = _STREAMS * _BYTES[kind] / _best(lambda: target.copy_(source), kind)
     return Speed(flops, bandwidth)
 
 
+def _flops(kind: str, dtype: torch.dtype, device: str) -> float:
+    """Give the FLOP/s of a product, of smaller matrices where this type is slow: many CPUs compute no float16."""
+    side, found = _SIDE[kind] // 8, 0.0
+    while side <= _SIDE[kind]:
+        square = torch.ones(side, side, dtype=dtype, device=device)
+        product = torch.empty_like(square)
+        took = _best(lambda one=square, into=product: torch.matmul(one, one, out=into), kind)
+        found = max(found, 2 * side**3 / took)
+        if 8 * _LEAST_TRIES * took > _ENOUGH_S:
+            break  # twice the side takes eight times as long
+        side *= 2
+    return found
+
+
 def _best(call: Callable[[], object], kind: str) -> float:
     """Give the shortest of some times: the speed that a roof stands for is the one that was reached."""
-    times = []
-    for _ in range(_TRIES):
+    times: list[float] = []
+    started = time.perf_counter()
+    while len(times) < _TRIES and (len(times) < _LEAST_TRIES or time.perf_counter() - started < _ENOUGH_S):
         _wait(kind)
         begun = time.perf_counter()
         call()

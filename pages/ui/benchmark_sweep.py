@@ -9,6 +9,7 @@ import streamlit as st
 from attnviz import units
 from attnviz.benchmark import Failure, Probe, Request, Result, desk, predict, table
 from attnviz.benchmark.fits import Series, crossings, finding, power
+from attnviz.benchmark.result import NOISY
 from attnviz.figures.measured import Curve, curves
 from attnviz.text import Refusal
 from pages.ui import layout, measured, translate
@@ -38,8 +39,11 @@ def sweep(panel: Panel) -> None:
 
     for dtype in view.dtypes.split(","):
         desk().speed(Probe(dtype, view.threads, view.device))
-    measured.section(panel, "sweep", view.sweep(), draw)
+    section = st.container()
+    # Below the charts but before them: whatever a file does to them, it can be taken out again.
     _upload(panel)
+    with section:
+        measured.section(panel, "sweep", view.sweep(), draw)
 
 
 def _named(rows: pd.DataFrame, requests: Sequence[Request]) -> pd.DataFrame:
@@ -55,6 +59,13 @@ def _series(rows: pd.DataFrame, column: str) -> dict[str, Series]:
         if not pd.isna(value) and value > 0:
             found[str(name)] = {**found.get(str(name), {}), int(length): float(value)}
     return found
+
+
+def _noisy(rows: pd.DataFrame) -> list[tuple[str, int]]:
+    """Give curve and length of the points whose middle half spreads over more than 0.3 of the median."""
+    spread = (rows["latency_upper_s"] - rows["latency_lower_s"]) / rows["latency_s"]
+    found = rows[["curve", "q_len"]][(spread > NOISY).fillna(False)]
+    return [(str(name), int(length)) for name, length in zip(found["curve"], found["q_len"], strict=True)]
 
 
 def _predictions(requests: Sequence[Request], kind: str) -> dict[str, Series]:
@@ -76,7 +87,8 @@ def _predictions(requests: Sequence[Request], kind: str) -> dict[str, Series]:
 
 
 def _pictures(panel: Panel, requests: Sequence[Request], rows: pd.DataFrame) -> None:
-    said = finding(_series(rows.query("alike"), "latency_s"))
+    alike = rows.query("alike")
+    said = finding(_series(alike, "latency_s"), _noisy(alike))
     with st.container():  # also while it is empty, so that the charts below stay where they are
         if said is not None:
             st.markdown(f"**{layout.escape(said.say(panel.language))}**")
@@ -140,7 +152,7 @@ def _curve(
     _, low, high = _KINDS[kind]
     fit = power(series)
     ends = {end: [_number(own[x][end], series[x]) for x in xs] for end in {low, high}}
-    noisy = [kind == "time" and ends[high][i] - ends[low][i] > 0.3 * series[x] for i, x in enumerate(xs)]
+    noisy = [kind == "time" and ends[high][i] - ends[low][i] > NOISY * series[x] for i, x in enumerate(xs)]
     line = None if not predicted else (sorted(predicted), [predicted[x] for x in sorted(predicted)])
     title = _plain(name) if fit is None else f"{_plain(name)} ∝ L<sup>{fit.exponent:.2f}</sup>"
     # Over all lengths: below those that it was fitted to, one sees where the power stops to hold.

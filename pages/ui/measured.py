@@ -68,7 +68,7 @@ def section(panel: Panel, key: str, requests: Sequence[Request], draw: Draw, *, 
         held.job.cancel()
         st.session_state.pop(store)
         held = None
-    if auto and held is None:
+    if auto and (held is None or _left_alone(held.job)):
         start(panel, key, wanted)
         held = st.session_state[store]
     elif held is None:
@@ -78,6 +78,11 @@ def section(panel: Panel, key: str, requests: Sequence[Request], draw: Draw, *, 
     if not auto:
         _buttons(panel, key, wanted, running, held is not None)
     st.fragment(_progress, run_every=EVERY_S if running else None)(panel, key, wanted, draw, running)
+
+
+def _left_alone(job: Job) -> bool:
+    """Say whether it ended because nobody seemed to be there: who looks again has it go on."""
+    return any(isinstance(one, Failure) and one.reason == "abandoned" for one in job.results)
 
 
 def start(panel: Panel, key: str, requests: Sequence[Request]) -> None:
@@ -141,8 +146,10 @@ def status(language: str, job: Job, done: bool) -> str:
     """Say in one line how far a measurement is."""
     words = table(language, "measure")
     if done:
-        is_cancelled = any(isinstance(one, Failure) and one.reason == "cancelled" for one in job.results)
-        return words["ended" if is_cancelled else "done"]
+        missed = sum(isinstance(one, Failure) for one in job.results)
+        if not missed:
+            return words["done"]
+        return words["ended"].format(done=len(job.requests) - missed, count=len(job.requests))
     if job.place:
         return words["waiting"].format(place=job.place)
     if not job.begun:
