@@ -53,6 +53,7 @@ def cost(
     backend: Backend | str | None = None,
     cross: bool = False,
     masked: bool = False,
+    causal: bool = False,
 ) -> Cost:
     """Predict what one layer costs.
 
@@ -69,6 +70,7 @@ def cost(
         backend: One of the variant's backends, or its key; None is its first.
         cross: The keys are those of another sequence of ``kv_len`` tokens, projected in this call.
         masked: A dense boolean mask is given.
+        causal: A causal mask is given as a rule.
 
     Raises:
         Refusal: If a size is not a whole number of at least 1, or dtype or backend is not known.
@@ -97,7 +99,7 @@ def cost(
         score_bytes=score_bytes,
         mask_bytes=q_len * kv_len,
         kv_cache_bytes=cache,
-        peak_bytes=variant.peak_bytes(config, q_len, kv_len, batch, itemsize, backend, masked),
+        peak_bytes=variant.peak_bytes(config, q_len, kv_len, batch, itemsize, backend, masked, causal),
     )
 
 

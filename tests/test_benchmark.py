@@ -13,7 +13,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnviz.benchmark import Contestant, Desk, Failure, Latency, Measurement, Point, Request, predict, too_large
+from attnviz.benchmark import (
+    Contestant,
+    Desk,
+    Failure,
+    Latency,
+    Measurement,
+    Point,
+    Request,
+    declared_peak,
+    predict,
+    too_large,
+)
 from attnviz.benchmark.clock import ratio
 from attnviz.benchmark.memory import StorageCounter
 from attnviz.benchmark.run import _attempt, _Entrant, run
@@ -112,7 +123,10 @@ GOLDEN = (
     (Contestant("mha", "eager", SIZES), "causal", 96.0361328125 * MIB),
     (Contestant("mha", "sdpa", SIZES), "full", 2_721_792),
     (Contestant("mha", "sdpa", SIZES, kernel="math"), "full", 77_602_820),
+    (Contestant("mha", "sdpa", SIZES, kernel="math"), "causal", 77_602_820 + 4 * MIB),
     (Contestant("mha", "flash", SIZES), "full", 10_600_448),
+    (Contestant("linear", "chunked", SIZES), "full", 2_760_704),
+    (Contestant("linear", "chunked", SIZES), "causal", 3_289_088),
 )
 
 
@@ -122,8 +136,25 @@ def test_memory_is_exact_to_the_byte(desk, contestant, mask, golden):
     (measured,) = desk.submit((asked,)).wait()
     assert isinstance(measured, Measurement) and measured.points[0].memory_method == "allocation events"
     assert measured.peak_bytes == golden
-    if contestant.kernel == "auto":
-        assert predict(contestant, asked).peak_bytes == golden
+    assert declared_peak(contestant, asked) == golden
+
+
+@pytest.mark.parametrize("mask", ["full", "causal"])
+def test_memory_of_chunks_and_of_short_sequences_is_exact_too(desk, mask):
+    # Beside a whole number of chunks: less than one, and a last one that is shorter.
+    kinds = (Contestant("linear", "chunked", SMALL), Contestant("mha", "sdpa", SMALL, kernel="math"))
+    asked = [Request(kinds, q_len=length, batch=2, mask=mask, **QUICK) for length in (24, 100, 200)]
+    for request, measured in zip(asked, desk.submit(asked).wait(), strict=True):
+        assert isinstance(measured, Measurement)
+        assert [point.peak_bytes for point in measured.points] == [declared_peak(one, request) for one in kinds]
+
+
+def test_what_nobody_declares_has_no_prediction():
+    layer = Contestant("mha", "eager", SMALL, "layer")
+    assert declared_peak(layer, Request((layer,), q_len=8)) is None
+    assert declared_peak(SDPA, Request((SDPA,), q_len=8, mode="forward+backward")) is None
+    fused = replace(SDPA, kernel="efficient")
+    assert declared_peak(fused, Request((fused,), q_len=8)) is None
 
 
 @pytest.mark.parametrize("key", VARIANTS)

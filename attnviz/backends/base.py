@@ -1,6 +1,6 @@
 """What every backend gives, and how it is listed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, runtime_checkable
@@ -88,6 +88,7 @@ class Backend:
         peak_bytes: Predicts what the call allocates at its peak on one CPU thread, results included and inputs (with
             the mask) left out: takes the shape, the bytes of one element, and whether a dense boolean mask is given.
         score_passes: How often the score matrix is written to memory or read from it.
+        kernel_bytes: The same as ``peak_bytes`` for kernels that can be asked for by name, where it is known.
     """
 
     key: str
@@ -97,6 +98,7 @@ class Backend:
     attend: Attend
     peak_bytes: Callable[[Shape, int, bool], int] = field(repr=False)
     score_passes: int = 0
+    kernel_bytes: Mapping[str, Callable[[Shape, int, bool], int]] = field(default_factory=dict, repr=False)
 
 
 def nonfinite_rows(result: CoreOutput) -> Bool[Tensor, "batch heads q_len"]:

@@ -33,6 +33,16 @@ def peak_bytes(shape: Shape, itemsize: int, masked: bool) -> int:
     return mask + rows * (shape.head_dim * itemsize + size) + scratch
 
 
+def plain_bytes(shape: Shape, itemsize: int, masked: bool) -> int:
+    """Predict the peak of the plain kernel, asked for by name; a causal mask becomes a matrix of float32 there."""
+    mask = shape.q_len * shape.kv_len * max(4, itemsize) if masked else 0
+    # Short sequences peak earlier: query and key are scaled in copies, and the key's is gone before the weights come.
+    spread = 2 * shape.heads if shape.group > 1 else 0
+    copies = math.prod(shape.query) + shape.batch * (shape.heads + spread) * shape.kv_len * shape.head_dim
+    early = max(4, itemsize) * (copies + math.prod(shape.scores))
+    return mask + max(early, _math_bytes(shape, itemsize))
+
+
 def _math_bytes(shape: Shape, itemsize: int) -> int:
     """Predict the plain kernel's peak: scores, weights, a boolean matrix, and copies of what it scales and spreads."""
     size = max(4, itemsize)
@@ -41,4 +51,5 @@ def _math_bytes(shape: Shape, itemsize: int) -> int:
     query, keys = rows * shape.head_dim, shape.kv_len * (shape.head_dim + shape.value[3])
     spread = shape.heads * keys if shape.group > 1 else 0
     widened = query + shape.kv_heads * shape.batch * keys if itemsize < size else 0
-    return size * (2 * scores + query + shape.batch * spread + widened) + scores + rows
+    # Which rows saw no key takes a byte for each score, one for each row, and a number.
+    return size * (2 * scores + query + shape.batch * spread + widened) + scores + rows + 4

@@ -25,7 +25,7 @@ queue, ``job`` what stands in it, and ``process`` the other process's handle. In
 
 from attnviz.benchmark.desk import Desk, desk, measure, submit
 from attnviz.benchmark.job import Asker, Job
-from attnviz.benchmark.predict import Predicted, predict, too_large
+from attnviz.benchmark.predict import Predicted, declared_peak, predict, too_large
 from attnviz.benchmark.request import Contestant, Request
 from attnviz.benchmark.result import Failure, Latency, Measurement, Point, Result
 from attnviz.benchmark.speed import Probe, Speed
@@ -44,6 +44,7 @@ __all__ = [
     "Request",
     "Result",
     "Speed",
+    "declared_peak",
     "desk",
     "measure",
     "predict",

@@ -7,7 +7,7 @@ from attnviz import units
 from attnviz.backends import BACKENDS
 from attnviz.benchmark.request import Contestant, Request
 from attnviz.benchmark.result import Failure
-from attnviz.config import dtype_size
+from attnviz.config import Shape, dtype_size
 from attnviz.cost import cost
 from attnviz.variants import VARIANTS
 
@@ -64,6 +64,7 @@ def predict(contestant: Contestant, request: Request) -> Predicted:
         dtype=request.dtype,
         backend=contestant.backend,
         masked=masked,
+        causal=not masked and request.mask == "causal",
     )
     mask = q_len * kv_len if masked else 0
     shapes = variant.core_shapes(config, batch, q_len, kv_len)
@@ -93,6 +94,23 @@ def _made(contestant: Contestant, q_len: int, kv_len: int) -> int:
     if contestant.kv == "packed" or not (spreads or contestant.has_form):
         return 0
     return shape.heads * kv_len * (shape.head_dim + shape.v_head_dim)
+
+
+def declared_peak(contestant: Contestant, request: Request) -> int | None:
+    """Give the peak that is declared for what a request measures, or None where nobody declares one.
+
+    Declared are forward passes of the core: of a layer's projections and of what a gradient keeps nothing is.
+    """
+    if contestant.what != "core" or request.mode != "forward":
+        return None
+    if contestant.kernel == "auto":
+        return predict(contestant, request).peak_bytes
+    known = BACKENDS[contestant.backend].kernel_bytes if contestant.backend in BACKENDS else {}
+    if contestant.kernel not in known:
+        return None
+    heads, kv_heads, head_dim, v_head_dim = VARIANTS[contestant.variant].heads(contestant.config)
+    shape = Shape(request.batch, heads, kv_heads, request.q_len, request.keys, head_dim, v_head_dim)
+    return known[contestant.kernel](shape, dtype_size(request.dtype), request.mask != "full")
 
 
 def too_large(contestant: Contestant, request: Request, free_bytes: int) -> Failure | None:

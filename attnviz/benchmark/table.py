@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 
 from attnviz import device
-from attnviz.benchmark.predict import predict
+from attnviz.benchmark.predict import declared_peak, predict
 from attnviz.benchmark.request import Request
 from attnviz.benchmark.result import Failure, Result
 from attnviz.text import Refusal, Text
@@ -73,12 +73,11 @@ def _rows(request: Request, result: Result) -> Iterable[dict[str, Any]]:
         taken = None if point is None else point.latency_s
         expected = predict(contestant, request)
         heads = VARIANTS[contestant.variant].heads(contestant.config)
-        core = contestant.what == "core" and request.mode == "forward"
         yield {
             **shared, "label": contestant.label, "variant": contestant.variant, "backend": contestant.backend,
             "what": contestant.what, "heads": heads.heads, "kv_heads": heads.kv_heads, "d_k": heads.head_dim,
             "flops": expected.flops, "bytes_moved": expected.bytes_moved,
-            "predicted_peak_bytes": expected.peak_bytes if core else None,
+            "predicted_peak_bytes": declared_peak(contestant, request),
             "failure": None if failure is None else failure.text.en,
             **({} if taken is None else {
                 "latency_s": taken.median, "latency_lower_s": taken.lower, "latency_upper_s": taken.upper,

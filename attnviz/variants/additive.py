@@ -59,7 +59,15 @@ class Additive(Grouped):
         return 2 * config.num_attention_heads * q_len * kv_len * (config.head_dim + 1 + config.v_head_dim)
 
     def peak_bytes(
-        self, config: GroupedConfig, q_len: int, kv_len: int, batch: int, itemsize: int, backend: str, masked: bool
+        self,
+        config: GroupedConfig,
+        q_len: int,
+        kv_len: int,
+        batch: int,
+        itemsize: int,
+        backend: str,
+        masked: bool,
+        causal: bool = False,
     ) -> int:
         """Predict what the core allocates at its peak: the backend's part, the scores it is given, and one tile."""
         heads = config.num_attention_heads

@@ -239,9 +239,20 @@ class Variant(ABC):
         return BACKENDS[backend].score_passes
 
     def peak_bytes(
-        self, config: Any, q_len: int, kv_len: int, batch: int, itemsize: int, backend: str, masked: bool
+        self,
+        config: Any,
+        q_len: int,
+        kv_len: int,
+        batch: int,
+        itemsize: int,
+        backend: str,
+        masked: bool,
+        causal: bool = False,
     ) -> int:
-        """Predict what the core allocates at its peak on one CPU thread, results included; ``masked`` densely."""
+        """Predict what the core allocates at its peak on one CPU thread, results included; ``masked`` densely.
+
+        ``causal`` matters where another algorithm runs then, as in ``flops``.
+        """
         heads, kv_heads, head_dim, v_head_dim = self.heads(config)
         shape = Shape(batch, heads, kv_heads, q_len, kv_len, head_dim, v_head_dim)
         return BACKENDS[backend].peak_bytes(shape, itemsize, masked)

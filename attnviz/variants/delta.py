@@ -155,7 +155,15 @@ class Delta(StateLayer):
         return whole * config.chunk**2 + rest**2
 
     def peak_bytes(
-        self, config: GroupedConfig, q_len: int, kv_len: int, batch: int, itemsize: int, backend: str, masked: bool
+        self,
+        config: GroupedConfig,
+        q_len: int,
+        kv_len: int,
+        batch: int,
+        itemsize: int,
+        backend: str,
+        masked: bool,
+        causal: bool = False,
     ) -> int:
         """Predict what the core allocates at its peak: output, two states, and the chunk that is worked on."""
         mine = cast("StateConfig", config)

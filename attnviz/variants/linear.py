@@ -118,7 +118,15 @@ class Linear(StateLayer):
         return 2 * config.num_attention_heads * pairs * (config.width + config.v_head_dim + config.normalize)
 
     def peak_bytes(
-        self, config: GroupedConfig, q_len: int, kv_len: int, batch: int, itemsize: int, backend: str, masked: bool
+        self,
+        config: GroupedConfig,
+        q_len: int,
+        kv_len: int,
+        batch: int,
+        itemsize: int,
+        backend: str,
+        masked: bool,
+        causal: bool = False,
     ) -> int:
         """Predict what the core allocates at its peak: output, two states and the piece that is worked on."""
         mine = cast("StateConfig", config)
@@ -129,7 +137,35 @@ class Linear(StateLayer):
             mapped = (q_len + kv_len) * (width + out) + q_len * out
             return results + heads * size * (2 * q_len * kv_len + mapped + width * out)
         chunk = 1 if backend == "recurrent" else min(mine.chunk, max(q_len, kv_len))
+        if backend == "chunked":
+            give = self._causal_numbers if causal else self._full_numbers
+            # The first state stays from beginning to end.
+            return results + heads * size * width * out + give(mine, q_len, kv_len, heads, size)
         return results + heads * size * (3 * width * out + chunk * (chunk + 3 * width + 2 * out))
+
+    def _full_numbers(self, config: StateConfig, q_len: int, kv_len: int, heads: int, size: int) -> int:
+        """Predict the bytes of chunks where all keys are written before any query reads."""
+        width, out = config.width, config.v_head_dim + config.normalize
+        first, later = _chunks(config, kv_len)
+        state, queries = width * out, min(config.chunk, q_len)
+        written = max(state + first * (width + out), later and 2 * state + later * (width + out))
+        # The quotient, which of its rows have no weight, and two numbers.
+        divided = queries * (config.v_head_dim * size + 1) * heads + 12 if config.normalize else 0
+        read = heads * size * (state + queries * out) + max(heads * size * queries * width, divided)
+        return max(heads * size * written, read)
+
+    def _causal_numbers(self, config: StateConfig, q_len: int, kv_len: int, heads: int, size: int) -> int:
+        """Predict the bytes of chunks whose pairs are made before the state takes the keys in."""
+        width, out = config.width, config.v_head_dim + config.normalize
+        first, later = _chunks(config, min(q_len, kv_len))
+        state = width * out
+
+        def most(tokens: int) -> int:
+            # Queries, keys and values, and then: what the state gives, the pairs and both summed; or the next state.
+            return tokens * (2 * width + 2 * out) + max(tokens * (out + tokens), state)
+
+        # From the second chunk on the sums of the one before are still there, beside another state.
+        return heads * size * max(most(first), later and state + most(later) + first * out)
 
     def core(
         self,
@@ -159,6 +195,12 @@ class Linear(StateLayer):
             form=form,
             chunk=config.chunk,
         )
+
+
+def _chunks(config: StateConfig, length: int) -> tuple[int, int]:
+    """Give the tokens of the first chunk and of the longest that follows, 0 where none does."""
+    first = min(config.chunk, length)
+    return first, min(config.chunk, length - first)
 
 
 _NORMALIZE = Flag(

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from attnviz import units
-from attnviz.benchmark import Failure, Probe, Request, Result, desk, predict, table
+from attnviz.benchmark import Failure, Probe, Request, Result, declared_peak, desk, predict, table
 from attnviz.benchmark.fits import Series, crossings, finding, power
 from attnviz.benchmark.result import NOISY
 from attnviz.figures.measured import Curve, curves
@@ -77,9 +77,9 @@ def _predictions(requests: Sequence[Request], kind: str) -> dict[str, Series]:
         for contestant in request.contestants:
             taken = predict(contestant, request)
             name = contestant.label + (f" · {request.dtype}" if several else "")
-            declared = contestant.what == "core" and request.mode == "forward"
-            if kind == "memory" and declared:
-                found[name] = {**found.get(name, {}), request.q_len: float(taken.peak_bytes)}
+            peak = declared_peak(contestant, request) if kind == "memory" else None
+            if peak is not None:
+                found[name] = {**found.get(name, {}), request.q_len: float(peak)}
             if speed is not None:
                 least = speed.seconds(taken.flops, taken.bytes_moved)
                 found[name] = {**found.get(name, {}), request.q_len: least}

@@ -25,6 +25,7 @@ from attnviz.benchmark import (
     Request,
     Result,
     Speed,
+    declared_peak,
     desk,
     predict,
     submit,
@@ -242,8 +243,7 @@ def draw_bars(language: str, request: Request, shown: Result | None, *, memory: 
 def _expected(request: Request, contestant: Contestant, speed: Speed | None, *, memory: bool) -> int | float | None:
     """Give what is predicted: the declared peak of a core, or the least time by the roofline of this device."""
     if memory:
-        declared = contestant.what == "core" and request.mode == "forward" and contestant.kernel == "auto"
-        return predict(contestant, request).peak_bytes if declared else None
+        return declared_peak(contestant, request)
     if speed is None:
         return None
     taken = predict(contestant, request)

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from attnviz.backends import BACKENDS
-from attnviz.benchmark import Contestant, Failure, Request, measure, predict
+from attnviz.benchmark import Contestant, Failure, Request, declared_peak, measure
 from attnviz.benchmark.process import ENVIRONMENT
 from tests.bench.race import race
 
@@ -41,7 +41,7 @@ def memory() -> None:
                 print(length, result.text.en)
                 continue
             for entry, point in zip(entries, result.points, strict=True):
-                declared = predict(entry, request).peak_bytes
+                declared = declared_peak(entry, request) or 0
                 name = entry.label + (f", {mask}" if mask != "full" else "")
                 print(f"{length:>7} {name:22}{point.peak_bytes:>14,}{declared:>14,}   {point.peak_bytes - declared:+,}")
 
