@@ -42,6 +42,8 @@ from pages.ui.translate import say, table
 EVERY_S = 0.3
 # A page that is closed, or left for another, looks no more.
 ABANDON_S = 8.0
+# What does not fit or cannot be computed has its own sentence; it is not the measuring that ended.
+_CUT_SHORT = ("cancelled", "abandoned", "crashed", "time", "closed")
 
 Draw = Callable[[Sequence[Request], Sequence[Result]], None]
 
@@ -147,7 +149,7 @@ def status(language: str, job: Job, done: bool) -> str:
     """Say in one line how far a measurement is."""
     words = table(language, "measure")
     if done:
-        missed = sum(isinstance(one, Failure) for one in job.results)
+        missed = sum(isinstance(one, Failure) and one.reason in _CUT_SHORT for one in job.results)
         if not missed:
             return words["done"]
         return words["ended"].format(done=len(job.requests) - missed, count=len(job.requests))

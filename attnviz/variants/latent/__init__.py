@@ -129,16 +129,9 @@ class Latent(Variant):
         return config.num_attention_heads * q_len * kv_len * pair
 
     def peak_bytes(
-        self,
-        config: LatentConfig,
-        q_len: int,
-        kv_len: int,
-        batch: int,
-        itemsize: int,
-        backend: str,
-        masked: bool,
+        self, config: LatentConfig, q_len: int, kv_len: int, batch: int, itemsize: int, backend: str, masked: bool,
         causal: bool = False,
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Predict what the core allocates at its peak, with the keys and values that the expanded form makes first."""
         heads, backend_bytes = config.num_attention_heads, BACKENDS[backend].peak_bytes
         if self.absorbs(config, q_len, kv_len):
