@@ -48,8 +48,8 @@ def test_case_14_the_convention_of_a_window_is_named_and_its_pairs_are_counted(l
     app = visit(**WINDOW, lang=language)
     assert (shown(app)[1]["main"][0] <= TOP).sum() == 21
     text = said(app)
-    assert say(language, "attention.words.window") in text
-    assert "flash-attn" in say(language, "attention.words.window")
+    assert say(language, "attention.words.more.window") in text
+    assert "flash-attn" in say(language, "attention.words.more.window")
     assert plain(say(language, "attention.numbers.pairs", pairs="21", cells="64")) in plain(text)
 
 
