@@ -14,7 +14,7 @@ class RowDetail(NamedTuple):
     """Hold one query's row: float64 ``[kv_len]`` scores and weights, bool ``allowed``, and what they add up to.
 
     ``entropy`` is that of the weights as shares of their sum, which dropout and mistakes take away from 1, in nats;
-    ``effective_keys`` is its exponential, the number of equal weights with that entropy.
+    ``effective_keys`` is its exponential, the number of equal weights with that entropy; 0 where no weight is.
     """
 
     scores: Tensor
@@ -44,7 +44,7 @@ def row_detail(call: Call, head: int, row: int, ran: Fused | None = None) -> Row
         rows.allowed[0, 0, 0].cpu(),
         total,
         entropy,
-        math.exp(entropy) if math.isfinite(entropy) else math.nan,
+        0.0 if total == 0 else math.exp(entropy) if math.isfinite(entropy) else math.nan,
     )
 
 

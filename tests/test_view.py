@@ -391,7 +391,7 @@ def test_equal_weights_count_as_so_many_keys():
 
 def test_a_row_without_a_key_and_a_row_out_of_range():
     empty = row_detail(draw_call(3, 3, mask=MASKS["padding"].build(lengths=(0,))), 0, 1)
-    assert (empty.total, empty.entropy, empty.effective_keys) == (0.0, 0.0, 1.0)
+    assert (empty.total, empty.entropy, empty.effective_keys) == (0.0, 0.0, 0.0)
     broken = row_detail(draw_call(3, 3, dtype=torch.float16, scale=1e6), 0, 1)
     assert np.isnan(broken.total) and np.isnan(broken.effective_keys)
 
