@@ -46,6 +46,7 @@ VIEWS = [
     {"scale": "one", "dtype": "bfloat16", "length": "17"},
     {"attention": "cross", "length": "3", "align": "bottom_right"},
     {"dropout": "0.3", "backend": "sdpa"},
+    *({"scale": "custom", "scale_value": value, "backend": "sdpa"} for value in ("0", "1e-50")),
     {"dtype": "float64", "backend": "flash"},
     *({"mask": key, "length": "11"} for key in MASKS),
     *({"score_mod": key, "backend": b} | own for b in BACKENDS for key in SCORE_MODS for own in MODS.get(key, ({},))),

@@ -12,6 +12,8 @@ from attnviz.score_mods import LateBias
 from attnviz.text import Refusal, Text, same
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+# torch's fused call scales, in float32, behind its causal mask: only a scale that stays above 0 leaves -inf as it is.
+LEAST_CAUSAL_SCALE = torch.finfo(torch.float32).tiny
 Span = tuple[int, int]
 
 _BAD = Text("{name} must be {rule}, got {value}.", "{name} 应为{rule}，收到的是 {value}。")

@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend
 
 from attnviz.backends import eager, products
 from attnviz.backends.base import Backend, CoreOutput, LateCoreOutput
-from attnviz.backends.call import DTYPES, Call, Span, check, group
+from attnviz.backends.call import DTYPES, LEAST_CAUSAL_SCALE, Call, Span, check, group
 from attnviz.backends.sdpa_memory import FEW_QUERIES, peak_bytes, plain_bytes
 from attnviz.masks import Mask, tile_state
 from attnviz.score_mods import LateBias
@@ -85,8 +85,8 @@ def attend(
         return _capped(call)
     allowed = call.allowed
     is_rule = isinstance(allowed, Mask)
-    # torch's kernel scales behind its causal mask: only a positive scale leaves -inf what it is.
-    causal = is_rule and call.bias is None and allowed.is_causal and call.offset == 0 and call.scale > 0
+    causal = is_rule and call.bias is None and allowed.is_causal and call.offset == 0
+    causal = causal and call.scale >= LEAST_CAUSAL_SCALE
     if not causal and (is_rule or isinstance(call.bias, LateBias)):
         return _in_blocks(call)
     mask = None if causal else _additive(call, (0, query.shape[2]), (0, key.shape[2]))

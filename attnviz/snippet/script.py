@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from attnviz.backends.call import LEAST_CAUSAL_SCALE
 from attnviz.config import dtype_size
 from attnviz.knobs import Value
 from attnviz.masks import MASKS, MaskKind, offset
@@ -89,7 +90,14 @@ def attention_snippet(
         "import torch\n\n" + _sizes(config, seed, q_len, kv_len, scale),
         tensors(tokens, context, seed, **made),
         *_attention(
-            config, rule, change, _core(backend, dropout > 0 or mistake != "none"), shift, dtype, MISTAKES[mistake]
+            config,
+            rule,
+            change,
+            _core(backend, dropout > 0 or mistake != "none"),
+            shift,
+            dtype,
+            MISTAKES[mistake],
+            scale,
         ),
         cores.dropout(dropout) if dropout else "",
         "print(output.shape, output)\n",
@@ -105,11 +113,13 @@ def _attention(
     shift: int,
     dtype: str,
     mistake: Mistake,
+    scale: float | None,
 ) -> tuple[str, ...]:
     """Give the lines from the scores to the output: what they need, and one way to compute it."""
     shared = _kv_heads(config) != config.num_attention_heads
     mask, mod, code = rule.kind.make(**rule.settings), change.kind.make(**change.settings), change.kind.code
     is_causal = mask.is_causal and shift == 0 and core is cores.sdpa and mod.bias is None and mod.softcap is None
+    is_causal = is_causal and (scale is None or scale * mod.scale >= LEAST_CAUSAL_SCALE)
     hidden = not mask.is_full and not is_causal
     return (
         cores.indices(shift) if hidden or code else "",
