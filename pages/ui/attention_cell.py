@@ -31,7 +31,8 @@ def arithmetic(panel: Panel) -> None:
         st.markdown(_lead(panel, worked))
     else:
         st.warning(panel.title("cell.not_finite", dtype=view.dtype))
-    left, right = st.columns([1, 1.25], gap="large")
+    turned = worked.products[0].unturned is not None
+    left, right = st.columns([1.1, 1] if turned else [1, 1.25], gap="medium" if turned else "large")
     with left:
         _products(panel, worked)
     with right:

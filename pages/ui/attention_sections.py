@@ -17,6 +17,8 @@ from pages.ui.translate import table
 
 PICTURE_HEIGHT = 390
 STRIP_HEIGHT = 390
+# What positions and score modifications add takes more lines.
+LONG_STRIP, LONG_STRIP_HEIGHT = 10, 450
 # Section of the side bar → its icon and its settings.
 FOLDED: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -107,7 +109,7 @@ def picture(panel: Panel, group: Group) -> None:
                 layout="strip",
                 picks="map",
                 chosen=view.stage,
-                height=STRIP_HEIGHT,
+                height=STRIP_HEIGHT if len(view.stages) <= LONG_STRIP else LONG_STRIP_HEIGHT,
                 on_select=lambda chosen: _enlarge(panel, chosen),
                 **common,
             )

@@ -24,12 +24,15 @@ _log = logging.getLogger(__name__)
 _STYLE = """<style>
 [data-testid="stMainBlockContainer"] { padding: 4.25rem 2rem 3rem; max-width: 100rem; }
 [data-testid="stMainBlockContainer"] h1 { padding: 0; font-size: 1.9rem; }
+.st-key-attention-stage [data-testid="stButtonGroup"] > div { flex-wrap: wrap; row-gap: 0.25rem; }
+.st-key-attention-stage button { padding-inline: 0.6rem; }
 [data-testid="stMetricValue"] { font-size: 1.75rem; }
 [data-testid="stSidebar"] { min-width: 16rem; max-width: 17.5rem; }
 [data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
 [data-testid="stSidebar"] [data-testid="stButtonGroup"] button { padding-inline: 0.7rem; }
 [data-testid="stSidebarUserContent"] h3 { padding-bottom: 0; }
 [data-testid="stMarkdownContainer"]:has(> table) { overflow-x: auto; }
+[data-testid="stMarkdownContainer"] > table:has(th:nth-child(6)) :is(th, td) { padding-inline: 0.5rem; }
 @media (max-width: 640px) { [data-testid="stMainBlockContainer"] { padding: 4.25rem 1rem 3rem; } }
 @media (prefers-reduced-motion: reduce) { * { animation-duration: 0.01ms !important; transition: none !important; } }
 @media print { [data-testid="stSidebar"], [data-testid="stHeader"] { display: none !important; } }

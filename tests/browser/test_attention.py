@@ -575,6 +575,18 @@ def test_a_wide_table_scrolls_by_itself_on_a_phone(visit: Open) -> None:
     )
 
 
+def test_nothing_is_cut_where_a_call_has_most_stages(visit: Open) -> None:
+    page = visit("lang=en&position=rope&score_mod=softcap&cell=0,3,2")
+    expect(page.locator("[data-testid=stMain] table")).to_have_count(3)
+    wait_idle(page)
+    cut = "boxes => boxes.filter(box => box.scrollWidth > box.clientWidth).map(box => box.textContent)"
+    assert page.locator("[data-testid=stMarkdownContainer]:has(> table)").evaluate_all(cut) == []
+    assert page.locator(".st-key-attention-stage [data-testid=stButtonGroup] > div").evaluate_all(cut) == []
+    strip = page.locator(".st-key-attention-strip [data-part=root]").evaluate("root => root.attnvizLayout.labels")
+    titles = " ".join(label["text"] for label in strip if label["axis"] == "title")
+    assert titles == "Q K Q rotated K rotated QKᵀ × scale score mod modified mask softmax V · V"
+
+
 def test_the_picture_stays_where_it_is_when_the_controls_come(visit):
     page = visit(script=f"{PROBE};{FIRST_PLACE}", wait=False)
     wait_idle(page)
