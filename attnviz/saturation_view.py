@@ -179,7 +179,7 @@ _LEFT = ("overflowed", "zeros")
 _MEASURED: Mapping[str, tuple[str, ...]] = {
     "collapse": ("spread", "top", "effective"),
     "learning": ("gradient", "gradient_mean", "jacobian", "entropy"),
-    "limits": ("gap", "gap_most", "largest"),
+    "limits": ("depth", "depth_most", "largest"),
 }
 
 

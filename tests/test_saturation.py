@@ -84,11 +84,11 @@ def test_every_number_of_a_point_by_hand():
         jacobian = np.diag(weights[row]) - np.outer(weights[row], weights[row])
         norms.append(np.linalg.norm(jacobian))
         lengths.append(np.linalg.norm(5**-0.25 / 2 * (jacobian @ arriving[row]) @ key[row // 3].double().numpy()))
-    below = scores.max(1, keepdims=True) - scores
     want = {
         "spread": scores.std(), "top": weights.max(1).mean(), "entropy": entropy.mean(),
         "effective": np.exp(entropy).mean(), "gradient": np.sort(lengths)[2], "gradient_mean": np.mean(lengths),
-        "jacobian": np.mean(norms), "gap": np.sort(below.ravel())[11], "gap_most": below.max(),
+        "jacobian": np.mean(norms), "depth": np.sort(-np.log(weights).ravel())[11],
+        "depth_most": -np.log(weights.min()),
         "largest": np.abs(scores).max(), "overflowed": 0.0, "zeros": 0.0,
     }  # fmt: skip
     assert point._asdict() == pytest.approx(want, rel=1e-5)
@@ -104,7 +104,7 @@ def test_the_jacobian_is_autograds_and_does_not_cancel():
     assert float(jacobian_norm(torch.tensor([0.5, 0.5]))) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("fields", [("top", "overflowed"), ("gradient",), ("largest", "gap", "zeros")])
+@pytest.mark.parametrize("fields", [("top", "overflowed"), ("gradient",), ("largest", "depth", "zeros")])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_fields_asked_for_alone_are_those_of_the_whole(fields, dtype):
     source = normal_source(groups=2, queries=8, keys=16, variance_q=40.0, variance_k=40.0)

@@ -68,13 +68,25 @@ def bars(trace: dict) -> list[float]:
     return corners[:, 0, 1].tolist()
 
 
-@pytest.mark.parametrize("part", ["gap", "largest"])
+@pytest.mark.parametrize("part", ["depth", "largest"])
 def test_the_ends_of_the_data_types_are_named_beside_the_plot(part):
     layout = carried(show="limits", d_k="1024")[part]["layout"]
     names = {notice["text"]: notice for notice in layout["annotations"]}
     assert set(names) <= {"float16", "bfloat16", "float32"} and "float16" in names
     assert all((one["x"], one["xanchor"]) == (1, "left") for one in names.values())
     assert layout["margin"]["r"] >= 60
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("sizes", [{}, {"keys": "1024", "variance_q": "4"}, {"keys": "8", "variance_q": "16"}])
+def test_a_dot_lies_above_the_line_of_its_dtype_where_weights_are_stored_as_0(sizes, dtype):
+    """The stored weight is e^−gap / Σ, so that the sum of the row decides too."""
+    figure = carried(show="limits", dtype=dtype, **sizes)["depth"]
+    (end,) = (10 ** notice["y"] for notice in figure["layout"]["annotations"] if notice["text"] == dtype)
+    dots = next(trace for trace in figure["data"] if trace["mode"] == "markers")
+    heights, symbols = numbers(dots["y"]), np.broadcast_to(dots["marker"]["symbol"], len(numbers(dots["y"])))
+    assert [height > end for height in heights] == (symbols == "circle-open").tolist()
+    assert min(heights) < end < max(heights)
 
 
 def test_the_largest_weight_of_many_keys_is_not_said_to_be_nothing():

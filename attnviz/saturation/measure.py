@@ -20,9 +20,9 @@ class Point(NamedTuple):
     Means over the rows that stayed finite: ``top`` weight, ``entropy`` (nats), ``effective`` number of keys (e to the
     entropy), ``jacobian`` (Frobenius norm of the softmax's derivative). ``spread`` is the standard deviation of the
     scores. ``gradient`` is the length of what reaches a query when each weight receives an independent normal gradient:
-    the median row, with the mean as ``gradient_mean``. ``gap`` is how far the median score lies below its row's
-    largest, ``gap_most`` the farthest one; ``largest`` the largest |score|. ``overflowed`` and ``zeros`` are shares of
-    rows that are not finite and of weights that are exactly 0.
+    the median row, with the mean as ``gradient_mean``. ``depth`` is −ln of the median weight,
+    ``depth_most`` of the least one, before it is rounded to the dtype; ``largest`` the largest |score|. ``overflowed``
+    and ``zeros`` are shares of rows that are not finite and of weights that are exactly 0.
     """
 
     spread: float
@@ -32,8 +32,8 @@ class Point(NamedTuple):
     gradient: float
     gradient_mean: float
     jacobian: float
-    gap: float
-    gap_most: float
+    depth: float
+    depth_most: float
     largest: float
     overflowed: float
     zeros: float
@@ -80,8 +80,9 @@ class _Rows(NamedTuple):
     lengths: Tensor
 
     @property
-    def below(self) -> Tensor:
-        return (self.scores.amax(-1, keepdim=True) - self.scores).flatten(1)
+    def depth(self) -> Tensor:
+        # From the scores: of a stored weight that is 0 no logarithm says how far out of range it was.
+        return (self.scores.logsumexp(-1, keepdim=True) - self.scores).flatten(1)
 
     @property
     def entropy(self) -> Tensor:
@@ -103,8 +104,8 @@ _FIELDS: Mapping[str, Callable[[_Rows], Tensor]] = {
     "gradient": lambda rows: rows.lengths.median(-1).values,
     "gradient_mean": lambda rows: rows.lengths.mean(-1),
     "jacobian": lambda rows: jacobian_norm(rows.weights).mean(-1),
-    "gap": lambda rows: rows.below.median(-1).values,
-    "gap_most": lambda rows: rows.below.amax(-1),
+    "depth": lambda rows: rows.depth.median(-1).values,
+    "depth_most": lambda rows: rows.depth.amax(-1),
     "largest": lambda rows: rows.scores.abs().amax((-2, -1)),
     "overflowed": lambda rows: torch.zeros(len(rows.scores)),
     "zeros": lambda rows: (rows.weights == 0).float().mean((-2, -1)),

@@ -72,9 +72,10 @@ def _table(keys: int) -> Mapping[str, np.ndarray]:
 
 
 def underflow(dtype: str) -> float:
-    """Give how far below the row's largest score a weight becomes exactly 0: half the least number, as a logarithm.
+    """Give −ln of the weight below which it is stored as exactly 0: of half the least number.
 
-    Softmax works in float32 at least and rounds to the dtype at the end, so this is the range of the stored weight.
+    Softmax works in float32 at least and rounds to the dtype at the end, so this is the range of the stored weight,
+    whose −ln is that of e to the distance from the row's largest score plus the ln of the row's sum.
     """
     info = torch.finfo(getattr(torch, _checked(dtype)))
     return float(-np.log(info.smallest_normal) - np.log(info.eps) + np.log(2.0))

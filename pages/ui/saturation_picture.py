@@ -29,7 +29,7 @@ _LEAST = {"gradient": 1e-5, "effective": 0.9}
 
 def parts(view: View) -> tuple[str, ...]:
     """Name the figures of a view in the order of the page, the rows of weights first."""
-    below = {**CURVES, "scores": ("raw", "scaled"), "limits": ("gap", "largest")}
+    below = {**CURVES, "scores": ("raw", "scaled"), "limits": ("depth", "largest")}
     return (STRIPS, *below.get(view.show, ()))
 
 
@@ -199,22 +199,22 @@ def _normals(view: View, key: str) -> tuple[tuple[float, float, float], ...] | N
 
 
 def _limits(view: View, language: str) -> dict[str, Drawn]:
-    """Give how far scores lie below their row's largest, and how large they get, beside the ends of each dtype."""
+    """Give how small weights and how large scores get, beside the ends of each dtype."""
     swept, called = views.curves(view), names(view, language)
     words = table(language, "saturation.limits")
     dtypes = ("float16", "bfloat16", "float32")
     levels = {
-        "gap": {name: theory.underflow(name) for name in dtypes},
+        "depth": {name: theory.underflow(name) for name in dtypes},
         "largest": {name: theory.overflow(name) for name in dtypes},
     }
     drawn = {}
-    for part, field in (("gap", "gap_most"), ("largest", "largest")):
+    for part, field in (("depth", "depth_most"), ("largest", "largest")):
         dots = {key: swept.values[key][field] for key in SCALINGS}
-        second = {key: swept.values[key]["gap"] for key in SCALINGS} if part == "gap" else None
+        second = {key: swept.values[key]["depth"] for key in SCALINGS} if part == "depth" else None
         finite = np.concatenate([column[np.isfinite(column)] for column in dots.values()])
         # The nearest end of a range is in sight however far the scores are from it.
         high = max(1.6 * float(finite.max(initial=1.0)), 1.6 * min(levels[part].values()))
-        high = max(high, 150.0) if part == "gap" else high
+        high = max(high, 150.0) if part == "depth" else high
         figure = figures.curve(
             swept.d_k, dots, {}, names=called, x_title="d_k", now=view.d_k, symbols=_symbols(view), second=second,
             log=True, limits=(0.05, high), levels=levels[part], colours=COLOURS,

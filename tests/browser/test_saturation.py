@@ -23,7 +23,7 @@ COUNT_RUNS = """() => {
 VIEWS = {
     "Gradients": ("gradient", "jacobian", "entropy"),
     "Score distributions": ("raw", "scaled"),
-    "Limits of the data type": ("gap", "largest"),
+    "Limits of the data type": ("depth", "largest"),
     "Collapse": ("spread", "top", "effective"),
 }
 

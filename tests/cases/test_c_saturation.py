@@ -44,7 +44,7 @@ def test_case_27_weights_that_underflow_are_exactly_0_and_said_to_be():
     """RaBitQCache, pull request 1: a raw spread of 125 to 257, in float32."""
     assert float(torch.exp(torch.tensor(-103.97))) > 0 and float(torch.exp(torch.tensor(-103.98))) == 0
     app = visit(page="saturation", d_k="1024", variance_q="16")  # a spread of 128
-    words = "Some weights are exactly 0 in float32, because exp underflowed: no scaling (d_k ≥ "
+    words = "Some weights are exactly 0 in float32, because they are too small for it: no scaling (d_k ≥ "
     assert words in plain(said(app))
     curve = plots(app)["saturation.spread"]
     assert max(max(numbers(trace["y"])) for trace in curve["data"]) == pytest.approx(128, rel=0.05)
@@ -53,6 +53,6 @@ def test_case_27_weights_that_underflow_are_exactly_0_and_said_to_be():
         name for name, symbol in zip(dots["text"], dots["marker"]["symbol"], strict=True) if symbol == "circle-open"
     }
     assert "no scaling" in marked and "1/d_k" not in marked
-    limits = plots(visit(page="saturation", show="limits"))["saturation.gap"]["layout"]
+    limits = plots(visit(page="saturation", show="limits"))["saturation.depth"]["layout"]
     heights = {notice["text"]: 10 ** notice["y"] for notice in limits["annotations"]}
     assert heights["float32"] == pytest.approx(103.972, abs=0.001)
