@@ -1,5 +1,6 @@
 """What other conventions give, against formulas worked out apart, and the mask as code, run and compared."""
 
+import re
 import runpy
 
 import numpy as np
@@ -9,15 +10,15 @@ import torch
 from onnx.reference import ReferenceEvaluator
 from torch.nn.attention.flex_attention import create_mask
 
-from attnviz.mask_view.conventions import SIDE, compare, corner_look, cut, grid
+from attnviz.mask_view.conventions import SIDE, compare, grid, part_of, window_of
 from attnviz.mask_view.export import export
 from attnviz.mask_view.scores import WIDTH, query_and_key
 from attnviz.mask_view.settings import CONVENTIONS, FORMS
 from attnviz.mask_view.survey import region
 from attnviz.mask_view.view import View, settle
-from attnviz.masks import MASKS
+from attnviz.masks import MASKS, dense
 from attnviz.text import LANGUAGES, Refusal
-from pages.ui import masks_ways
+from pages.ui import masks_picture, masks_ways
 from pages.ui.translate import say, words
 
 
@@ -42,16 +43,16 @@ def test_every_way_to_hide_gives_what_its_formula_says(mask):
     found = compare(made)
     allowed = found.allowed
     assert not allowed[-1].any()
-    assert (allowed[:-1] == region(made.build_mask(), cut(made), (0, SIDE), (0, SIDE)).numpy()[:-1]).all()
+    assert (allowed[:-1] == region(made.build_mask(), made.look, (0, SIDE), (0, SIDE)).numpy()[:-1]).all()
     has_key = allowed.any(1)
     exact, uniform = expected(made, allowed, -np.inf), expected(made, allowed, -1e300)
-    for key, tolerance in {"ours": 1e-12, "sdpa": 1e-6, "mha": 1e-6, "inf": 1e-6, "e9": 1e-6, "least_float32": 1e-6,
-                           "least_bfloat16": 2e-2, "least_float16": 2e-3}.items():  # fmt: skip
+    for key, tolerance in {"ours": 1e-12, "sdpa": 1e-6, "mha": 1e-6, "mha_fast": 1e-6, "inf": 1e-6, "e9": 1e-6,
+                           "least_float32": 1e-6, "least_bfloat16": 2e-2, "least_float16": 2e-3}.items():  # fmt: skip
         way = found.way(key)
         assert way.weights is not None and way.difference is not None
         np.testing.assert_allclose(way.weights[has_key], exact[has_key], atol=tolerance)
         empty = way.weights[~has_key]
-        if key in ("ours", "sdpa"):
+        if key in ("ours", "sdpa", "mha_fast"):
             assert (empty == 0).all()
         elif key in ("mha", "inf"):
             assert np.isnan(empty).all() and way.nans == empty.size
@@ -67,22 +68,96 @@ def test_every_way_to_hide_gives_what_its_formula_says(mask):
 
 
 def test_the_row_is_emptied_only_when_asked():
-    assert not grid(view(), cut(view()))[-1].any()
+    assert not grid(view(), part_of(view()))[-1].any()
     made = view(empty="0")
-    assert grid(made, cut(made))[-1].all() and compare(made).way("mha").nans == 0
+    assert grid(made, part_of(made))[-1].all() and compare(made).way("mha").nans == 0
 
 
-def test_long_views_are_compared_on_their_first_tokens():
+def test_long_views_are_compared_on_a_part_of_them():
     assert compare(view(length="4096", mask="sliding_window")).allowed.shape == (SIDE, SIDE)
     assert compare(view(length="5", key_length="9")).allowed.shape == (5, 9)
+
+
+PARTS = {
+    "causal": ({"length": "64"}, (0, 32), (0, 32), 1),
+    "right padding": ({"mask": "padding", "lengths": "40", "length": "64"}, (32, 64), (32, 64), 8),
+    "left padding": ({"mask": "padding", "lengths": "40", "length": "64", "side": "left"}, (0, 32), (0, 32), 8),
+    "bottom-right": ({"length": "16", "key_length": "64", "align": "bottom_right"}, (0, 16), (32, 64), 17),
+    "nothing hidden": ({"mask": "full", "length": "64"}, (0, 32), (0, 32), 32),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("convention", ["fill", "meaning", "floats"])
+def test_what_is_compared_is_a_part_of_the_mask_on_screen(name, convention):
+    """Padding of 40 in 64 still hides keys, and a bottom-right diagonal stays where the whole grid has it."""
+    given, rows, cols, seen = PARTS[name]
+    made = view(empty="0", convention=convention, **given)
+    found = compare(made)
+    assert (found.part.rows, found.part.cols) == (rows, cols)
+    whole = dense(made.build_mask(), made.length, made.key_length, align=made.align)[0, 0].numpy()
+    assert (found.allowed == whole[slice(*rows), slice(*cols)]).all()
+    assert found.allowed[0].sum() == seen
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({}, None),
+        ({"length": "64"}, "part"),
+        ({"length": "16", "key_length": "64", "align": "bottom_right"}, "part"),
+        ({"convention": "corner"}, "smaller"),
+        ({"convention": "corner", "length": "16", "key_length": "64"}, "smaller"),
+        ({"convention": "corner", "length": "2", "key_length": "5"}, None),
+    ],
+    ids=str,
+)
+def test_the_caption_says_which_part_is_compared(given, key, language):
+    made = view(**given)
+    drawn, part = masks_ways.weights(made, language), compare(made).part
+    fields = {"shape": "16 × 32", "whole": f"{made.length} × {made.key_length}"}
+    fields |= {name: f"{a}–{b - 1}" for name, (a, b) in {"rows": part.rows, "cols": part.cols}.items()}
+    for name in ("part", "smaller"):
+        words = say(language, f"masks.ways.{name}", **fields)
+        assert [words in drawn.caption, words in drawn.alt] == [name == key] * 2
+    assert all((m.row_axis.start, m.col_axis.start) == (part.rows[0], part.cols[0]) for m in drawn.maps)
+
+
+def test_a_cell_of_a_part_is_asked_by_its_place_on_screen():
+    given = {"section": "conventions", "length": "16", "key_length": "64", "align": "bottom_right", "empty": "0"}
+    found = compare(view(**given)).way("sdpa").weights
+    assert found is not None
+    asked = given | {"part": "main", "map": "sdpa", "row": "3", "col": "50"}
+    assert float(str(masks_picture.cell(asked)["value"])) == pytest.approx(found[3, 18], rel=1e-5)
+    with pytest.raises(Refusal, match="col must be a whole number from 32 to 63, got '31'"):
+        masks_picture.cell(asked | {"col": "31"})
+
+
+def test_without_its_weights_torchs_module_gives_zero_where_it_else_gives_nan():
+    found = compare(view(length="40", key_length="20"))
+    ways = [found.way(key).weights for key in ("mha", "mha_fast")]
+    assert ways[0] is not None and ways[1] is not None
+    assert np.isnan(ways[0][-1]).all() and (ways[1][-1] == 0).all()
+    np.testing.assert_allclose(ways[0][:-1], ways[1][:-1], atol=1e-6)
+    for language in LANGUAGES:
+        row = next(line for line in words(language)["masks.libraries.table"].splitlines() if "nn.Multi" in line)
+        assert re.search(
+            r"need_weights=True.*NaN.*need_weights=False.*0|NaN.*need_weights=True.*0.*need_weights=False", row
+        )
+        assert "need_weights=False" in words(language)["masks.code.mha"]
+
+
+@pytest.mark.parametrize(("mask", "window"), [("sliding_window", 9), ("attention_sinks", 9), ("dilated", 3)])
+def test_only_a_window_of_past_keys_is_compared_as_one(mask, window):
+    assert window_of(view(convention="window", mask=mask, window="9")) == window
 
 
 def test_corners_differ_by_where_the_diagonal_stands():
     found = compare(view(convention="corner", length="2", key_length="5"))
     counts = {way.key: (way.weights > 0).sum(1).tolist() for way in found.ways if way.weights is not None}
     assert counts == {"top_left": [1, 2], "bottom_right": [4, 5], "is_causal": [1, 2]}
-    square = view(convention="corner")
-    assert (corner_look(square).q_len, corner_look(square).kv_len) == (16, 32)
+    assert compare(view(convention="corner")).part.shape == (16, 32)
 
 
 @pytest.mark.parametrize(("mask", "window"), [("sliding_window", 8), ("attention_sinks", 8), ("causal", 3)])

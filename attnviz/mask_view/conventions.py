@@ -12,13 +12,15 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from attnviz.backends import BACKENDS
 from attnviz.mask_view.scores import WIDTH, query_and_key
-from attnviz.mask_view.survey import Look, region
+from attnviz.mask_view.survey import Look, Span, region
 from attnviz.mask_view.view import View
 from attnviz.masks import MASKS
 
 # A small input is enough to see who gets what, and small enough to follow a slider.
 SIDE = 32
 FILL = -1e9
+# Masks whose window is of the last keys before the query.
+SLIDING = ("sliding_window", "attention_sinks")
 
 
 class Way(NamedTuple):
@@ -38,11 +40,33 @@ class Way(NamedTuple):
     nans: int = 0
 
 
+class Part(NamedTuple):
+    """Hold which queries and keys of a grid are compared; the last of either is the one before ``stop``."""
+
+    look: Look
+    rows: Span
+    cols: Span
+
+    @property
+    def is_whole(self) -> bool:
+        """It is the whole grid."""
+        return (self.rows, self.cols) == ((0, self.look.q_len), (0, self.look.kv_len))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of queries and keys."""
+        return self.rows[1] - self.rows[0], self.cols[1] - self.cols[0]
+
+
 class Comparison(NamedTuple):
-    """Hold the ways of one comparison, and the mask that the first of them had: bool ``[q_len, kv_len]``."""
+    """Hold the ways of one comparison, and the mask that the first of them had: bool ``[q_len, kv_len]``.
+
+    ``part`` is where in its grid that mask stands.
+    """
 
     ways: tuple[Way, ...]
     allowed: np.ndarray
+    part: Part
 
     def way(self, key: str) -> Way:
         """Give one of the ways."""
@@ -51,7 +75,7 @@ class Comparison(NamedTuple):
 
 @lru_cache(maxsize=16)
 def compare(view: View) -> Comparison:
-    """Compute the comparison that the view asks for, on its first ``SIDE`` tokens.
+    """Compute the comparison that the view asks for, on at most ``SIDE`` of its queries and keys.
 
     Args:
         view: The view; a selected cell, tiles and layers do not matter.
@@ -60,14 +84,32 @@ def compare(view: View) -> Comparison:
     return made[view.convention](view)
 
 
-def cut(view: View) -> Look:
-    """Give the grid that is compared: the view's, cut to ``SIDE``."""
-    return replace(view.look, q_len=min(view.length, SIDE), kv_len=min(view.key_length, SIDE))
+def part_of(view: View) -> Part:
+    """Give the part of the view's grid that is compared: its first tokens, or the last where those tell more.
+
+    The last ones where the grid is aligned at that end, and where the first ones hide nothing but the last do.
+    """
+    at_end = view.align == "bottom_right" and not view.is_square
+    part = _part(view.look, at_end)
+    if at_end or part.is_whole or not _hides_nothing(view, part):
+        return part
+    last = _part(view.look, True)
+    return part if _hides_nothing(view, last) else last
 
 
-def grid(view: View, look: Look) -> Tensor:
+def _part(look: Look, at_end: bool) -> Part:
+    sizes = (look.q_len, look.kv_len)
+    rows, cols = ((max(0, size - SIDE), size) if at_end else (0, min(size, SIDE)) for size in sizes)
+    return Part(look, rows, cols)
+
+
+def _hides_nothing(view: View, part: Part) -> bool:
+    return bool(region(view.build_mask(), *part).all())
+
+
+def grid(view: View, part: Part) -> Tensor:
     """Give the mask that is compared, bool ``[q_len, kv_len]``; its last row is emptied where the view says so."""
-    allowed = region(view.build_mask(), look, (0, look.q_len), (0, look.kv_len)).clone()
+    allowed = region(view.build_mask(), *part).clone()
     if view.empty:
         allowed[-1] = False
     return allowed
@@ -87,11 +129,19 @@ def _fused(query: Tensor, key: Tensor, mask: Tensor | None, *, is_causal: bool =
     return scaled_dot_product_attention(query, key, values, attn_mask=mask, is_causal=is_causal)[0, 0]
 
 
-def _module(query: Tensor, key: Tensor, hidden: Tensor) -> Tensor:
-    """Give the weights of ``torch.nn.MultiheadAttention`` with one head and projections that change nothing."""
-    layer = torch.nn.utils.skip_init(torch.nn.MultiheadAttention, WIDTH, 1, bias=False, batch_first=True)
-    layer.load_state_dict({"in_proj_weight": torch.eye(WIDTH).repeat(3, 1), "out_proj.weight": torch.eye(WIDTH)})
-    return layer(query[0], key[0], key[0], attn_mask=hidden)[1][0]
+def _module(query: Tensor, key: Tensor, hidden: Tensor, *, need_weights: bool = True) -> Tensor:
+    """Give the weights that ``torch.nn.MultiheadAttention`` uses, with one head and projections that change nothing.
+
+    Without ``need_weights`` it gives none: the values are a unit matrix, and its output is then the weights. It has to
+    be as wide as there are keys for that; the query makes up for the scale of the wider head.
+    """
+    keys = key.shape[2]
+    width = max(WIDTH, keys)
+    wide = [torch.nn.functional.pad(given[0], (0, width - WIDTH)) for given in (query * (width / WIDTH) ** 0.5, key)]
+    layer = torch.nn.utils.skip_init(torch.nn.MultiheadAttention, width, 1, bias=False, batch_first=True)
+    layer.load_state_dict({"in_proj_weight": torch.eye(width).repeat(3, 1), "out_proj.weight": torch.eye(width)})
+    output, weights = layer(*wide, torch.eye(keys, width)[None], attn_mask=hidden, need_weights=need_weights)
+    return weights[0] if need_weights else output[0, :, :keys]
 
 
 def _filled(query: Tensor, key: Tensor, allowed: Tensor, value: float, dtype: torch.dtype) -> Tensor:
@@ -101,9 +151,9 @@ def _filled(query: Tensor, key: Tensor, allowed: Tensor, value: float, dtype: to
 
 
 @torch.no_grad()
-def _collect(ways: "dict[str, Callable[[], Tensor]]", ours: Tensor, allowed: Tensor) -> Comparison:
+def _collect(ways: "dict[str, Callable[[], Tensor]]", ours: Tensor, allowed: Tensor, part: Part) -> Comparison:
     """Run every way and hold it against this app's weights."""
-    return Comparison(tuple(_run(key, way, ours, allowed) for key, way in ways.items()), allowed.numpy())
+    return Comparison(tuple(_run(key, way, ours, allowed) for key, way in ways.items()), allowed.numpy(), part)
 
 
 def _run(key: str, way: Callable[[], Tensor], ours: Tensor, allowed: Tensor) -> Way:
@@ -127,23 +177,24 @@ def _run(key: str, way: Callable[[], Tensor], ours: Tensor, allowed: Tensor) -> 
     )
 
 
-def _input(view: View, look: Look) -> tuple[Tensor, Tensor]:
-    return query_and_key(look.q_len, look.kv_len, view.seed, 1)
+def _input(view: View, part: Part) -> tuple[Tensor, Tensor]:
+    return query_and_key(*part.shape, view.seed, 1)
 
 
 def _fills(view: View) -> Comparison:
-    look = cut(view)
-    allowed, (query, key) = grid(view, look), _input(view, look)
+    part = part_of(view)
+    allowed, (query, key) = grid(view, part), _input(view, part)
     ways: dict[str, Callable[[], Tensor]] = {
         "ours": lambda: _ours(query, key, allowed),
         "sdpa": lambda: _fused(query, key, allowed),
         "mha": lambda: _module(query, key, ~allowed),
+        "mha_fast": lambda: _module(query, key, ~allowed, need_weights=False),
         "inf": lambda: _filled(query, key, allowed, float("-inf"), torch.float32),
         "e9": lambda: _filled(query, key, allowed, FILL, torch.float32),
         "e9_half": lambda: _filled(query, key, allowed, FILL, torch.float16),
         **dict(_least(query, key, allowed)),
     }
-    return _collect(ways, _ours(query, key, allowed), allowed)
+    return _collect(ways, _ours(query, key, allowed), allowed, part)
 
 
 def _least(query: Tensor, key: Tensor, allowed: Tensor) -> Iterator[tuple[str, Callable[[], Tensor]]]:
@@ -153,17 +204,21 @@ def _least(query: Tensor, key: Tensor, allowed: Tensor) -> Iterator[tuple[str, C
         yield f"least_{name}", lambda dtype=dtype: _filled(query, key, allowed, torch.finfo(dtype).min, dtype)
 
 
-def corner_look(view: View) -> Look:
-    """Give a grid on which corners differ: the view's where it is no square, else the last half of its queries."""
-    look = cut(view)
-    return look if look.q_len != look.kv_len else replace(look, q_len=max(1, look.kv_len // 2))
+def corner_part(view: View) -> Part:
+    """Give a grid of its own on which corners differ: of the view's shape where that is no square, else half as high.
+
+    A corner is one of the grid: a part of a longer one would not have both, so the mask is built at this size.
+    """
+    rows, cols = min(view.length, SIDE), min(view.key_length, SIDE)
+    rows = rows if rows != cols else max(1, cols // 2)
+    return Part(replace(view.look, q_len=rows, kv_len=cols), (0, rows), (0, cols))
 
 
 def _corners(view: View) -> Comparison:
-    look = corner_look(view)
-    query, key = _input(view, look)
+    part = corner_part(view)
+    query, key = _input(view, part)
     grids = {
-        align: region(view.build_mask(), replace(look, align=align), (0, look.q_len), (0, look.kv_len))
+        align: region(view.build_mask(), replace(part.look, align=align), part.rows, part.cols)
         for align in ("top_left", "bottom_right")
     }
     ours = _ours(query, key, grids["top_left"])
@@ -172,43 +227,45 @@ def _corners(view: View) -> Comparison:
         "bottom_right": lambda: _ours(query, key, grids["bottom_right"]),
         "is_causal": lambda: _fused(query, key, None, is_causal=True),
     }
-    return _collect(ways, ours, grids["top_left"])
+    return _collect(ways, ours, grids["top_left"], part)
 
 
 def window_of(view: View) -> int:
-    """Give the window that is compared: the mask's own, else 3."""
-    return int(str(dict(view.mask_settings).get("window", 3)))
+    """Give the window that is compared: the mask's own where it is one of past keys, else 3."""
+    own = dict(view.mask_settings) if view.mask in SLIDING else {}
+    return int(str(own.get("window", 3)))
 
 
 def _windows(view: View) -> Comparison:
-    look, window = cut(view), window_of(view)
-    query, key = _input(view, look)
-    grids = [
-        region(MASKS["sliding_window"].build(window=size), look, (0, look.q_len), (0, look.kv_len))
-        for size in (window, window + 1)
-    ]
+    part, window = _part(view.look, view.align == "bottom_right" and not view.is_square), window_of(view)
+    query, key = _input(view, part)
+    grids = [region(MASKS["sliding_window"].build(window=size), *part) for size in (window, window + 1)]
     ours = _ours(query, key, grids[0])
-    return _collect({"with_self": lambda: ours, "plus_self": lambda: _ours(query, key, grids[1])}, ours, grids[0])
+    ways: dict[str, Callable[[], Tensor]] = {
+        "with_self": lambda: ours,
+        "plus_self": lambda: _ours(query, key, grids[1]),
+    }
+    return _collect(ways, ours, grids[0], part)
 
 
 def _meanings(view: View) -> Comparison:
-    look = cut(view)
-    allowed, (query, key) = grid(view, look), _input(view, look)
+    part = part_of(view)
+    allowed, (query, key) = grid(view, part), _input(view, part)
     ways: dict[str, Callable[[], Tensor]] = {
         "keep_sdpa": lambda: _fused(query, key, allowed),
         "drop_mha": lambda: _module(query, key, allowed),
         "turned_sdpa": lambda: _fused(query, key, ~allowed),
     }
-    return _collect(ways, _ours(query, key, allowed), allowed)
+    return _collect(ways, _ours(query, key, allowed), allowed, part)
 
 
 def _floats(view: View) -> Comparison:
-    look = cut(view)
-    allowed, (query, key) = grid(view, look), _input(view, look)
+    part = part_of(view)
+    allowed, (query, key) = grid(view, part), _input(view, part)
     additive = torch.zeros(allowed.shape).masked_fill(~allowed, float("-inf"))
     ways: dict[str, Callable[[], Tensor]] = {
         "bool": lambda: _fused(query, key, allowed),
         "zero_one": lambda: _fused(query, key, allowed.float()),
         "additive": lambda: _fused(query, key, additive),
     }
-    return _collect(ways, _ours(query, key, allowed), allowed)
+    return _collect(ways, _ours(query, key, allowed), allowed, part)

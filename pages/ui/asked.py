@@ -17,8 +17,8 @@ _SPAN = Text(
     "{name} 应为图内的两个整数 start-stop，收到的是 {value}。",
 )
 _INDEX = Text(
-    "{name} must be a whole number from 0 to {high}, got {value}.",
-    "{name} 应为 0 到 {high} 之间的整数，收到的是 {value}。",
+    "{name} must be a whole number from {low} to {high}, got {value}.",
+    "{name} 应为 {low} 到 {high} 之间的整数，收到的是 {value}。",
 )
 _ONE_OF = Text("{name} must be one of {options}, got {value}.", "{name} 应为以下之一：{options}，收到的是 {value}。")
 
@@ -61,25 +61,25 @@ def span(params: Mapping[str, str], name: str, length: int) -> tuple[int, int]:
     raise Refusal(_SPAN.fill(name=name, value=_quoted(params, name)))
 
 
-def index(params: Mapping[str, str], name: str, length: int) -> int:
-    """Give a whole number below ``length``.
+def index(params: Mapping[str, str], name: str, length: int, low: int = 0) -> int:
+    """Give a whole number from ``low`` on, below ``length``.
 
     Raises:
         Refusal: For anything else.
     """
     text = params.get(name, "")
-    if _is_number(text) and int(text) < length:
+    if _is_number(text) and low <= int(text) < length:
         return int(text)
-    raise Refusal(_INDEX.fill(name=name, high=length - 1, value=_quoted(params, name)))
+    raise Refusal(_INDEX.fill(name=name, low=low, high=length - 1, value=_quoted(params, name)))
 
 
-def place(params: Mapping[str, str], sides: tuple[int, int]) -> tuple[int, int]:
-    """Give row and column of a cell on a map of these sides.
+def place(params: Mapping[str, str], sides: tuple[int, int], start: tuple[int, int] = (0, 0)) -> tuple[int, int]:
+    """Give row and column of a cell on a map of these sides, which begins at ``start``.
 
     Raises:
         Refusal: For a cell outside.
     """
-    return index(params, "row", sides[0]), index(params, "col", sides[1])
+    return index(params, "row", sides[0], start[0]), index(params, "col", sides[1], start[1])
 
 
 def one_of(params: Mapping[str, str], name: str, options: Collection[str], usual: str = "") -> str:

@@ -170,10 +170,11 @@ def _way_cell(view: View, params: Mapping[str, str], language: str) -> dict[str,
     found = masks_ways.compare(masks_ways.bare(view))
     ways = {way.key: way for way in found.ways if way.weights is not None}
     key = asked.one_of(params, "map", tuple(ways))
-    row, col = asked.place(params, (found.allowed.shape[0], found.allowed.shape[1]))
+    rows, cols = found.part.rows, found.part.cols
+    row, col = asked.place(params, (rows[1], cols[1]), (rows[0], cols[0]))
     values = ways[key].difference if params.get("part") == DIFFERENCE else ways[key].weights
     assert values is not None
-    return {"value": f"{values[row, col]:.6g}", "state": 0, "row": row, "col": col}
+    return {"value": f"{values[row - rows[0], col - cols[0]]:.6g}", "state": 0, "row": row, "col": col}
 
 
 _CELLS = {"mask": _mask_cell, "blocks": _tile_cell, "reach": _reach_cell, "conventions": _way_cell}

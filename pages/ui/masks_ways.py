@@ -7,7 +7,7 @@ import numpy as np
 import streamlit as st
 
 from attnviz import units
-from attnviz.mask_view.conventions import Comparison, Way, compare, corner_look, window_of
+from attnviz.mask_view.conventions import Comparison, Way, compare, window_of
 from attnviz.mask_view.view import View
 from pages.ui import layout, masks_maps
 from pages.ui.bus import Group
@@ -29,11 +29,29 @@ def weights(view: View, language: str) -> Grid:
     """Give the weights of every way that gives any."""
     found = compare(bare(view))
     high = max((float(np.nan_to_num(values).max()) for _, values, _ in _drawn(found)), default=1.0) or 1.0
-    names = {"ways": len(found.ways), "nans": sum(way.nans for way in found.ways)}
+    names = {"ways": len(found.ways), "nans": sum(way.nans for way in found.ways), **_where(view, found)}
     maps = tuple(_map(way, values, found, language, low=0.0, high=high) for way, values, _ in _drawn(found))
-    shape = " × ".join(map(str, found.allowed.shape))
-    caption, alt = (say(language, f"masks.ways.{word}", shape=shape, **names) for word in ("caption", "alt"))
+    caption, alt = (say(language, f"masks.ways.{word}", **names) for word in ("caption", "alt"))
+    cut = _cut(view, found)
+    if cut is not None:
+        where = say(language, f"masks.ways.{cut}", **names)
+        caption, alt = f"{where} · {caption}", f"{where}. {alt}"
     return Grid(maps, caption, alt)
+
+
+def _cut(view: View, found: Comparison) -> str | None:
+    """Give the key of what is said where not the grid of the view is compared: a part of it, or a smaller one."""
+    part = found.part
+    if part.shape == (view.length, view.key_length):
+        return None
+    return "part" if part.look == view.look else "smaller"
+
+
+def _where(view: View, found: Comparison) -> dict[str, object]:
+    """Give the words for what is compared and for the grid of the view."""
+    part = found.part
+    spans = {name: f"{first}–{stop - 1}" for name, (first, stop) in (("rows", part.rows), ("cols", part.cols))}
+    return {"shape": " × ".join(map(str, part.shape)), "whole": masks_maps.shape(view), **spans}
 
 
 def differences(view: View, language: str) -> Grid:
@@ -79,8 +97,8 @@ def _map(
     palette: str = "sequential",
 ) -> Map:
     rows, cols = (
-        masks_maps.axis(language, dim, length)
-        for dim, length in zip(("query", "key"), found.allowed.shape, strict=True)
+        masks_maps.axis(language, dim, stop - first, first)
+        for dim, (first, stop) in (("query", found.part.rows), ("key", found.part.cols))
     )
     return Map(way.key, short(way, language), values, rows, cols, palette=palette, low=low, high=high)
 
@@ -138,10 +156,10 @@ def _numbers(view: View, found: Comparison) -> dict[str, object]:
         one, other = (_pairs(found.way(key)) for key in ("with_self", "plus_self"))
         return {"window": window_of(view), "pairs": one, "more": other}
     if view.convention == "corner":
-        look = corner_look(view)
         one, other = (_pairs(found.way(key)) for key in ("top_left", "bottom_right"))
         torch_is = units.count(int(_seen(found.way("is_causal"))[0].sum()))
-        return {"rows": look.q_len, "cols": look.kv_len, "one": one, "other": other, "first": torch_is}
+        rows, cols = found.part.shape
+        return {"rows": rows, "cols": cols, "one": one, "other": other, "first": torch_is}
     if view.convention == "meaning":
         return {"kept": units.count(int(found.allowed.sum())), "turned": _pairs(found.way("turned_sdpa"))}
     lost = found.way("zero_one").weights
