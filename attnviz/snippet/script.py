@@ -86,19 +86,11 @@ def attention_snippet(
     made = {"cross": cross, "worked": worked, "dtype": dtype, "shift": shift}
     made |= {"latent": isinstance(config, LatentConfig)} | _position(position, position_settings or {})
     rule, change = _chosen(MASKS[mask], mask_settings), _chosen(SCORE_MODS[score_mod], score_mod_settings)
+    core = _core(backend, dropout > 0 or mistake != "none")
     parts = (
         "import torch\n\n" + _sizes(config, seed, q_len, kv_len, scale),
         tensors(tokens, context, seed, **made),
-        *_attention(
-            config,
-            rule,
-            change,
-            _core(backend, dropout > 0 or mistake != "none"),
-            shift,
-            dtype,
-            MISTAKES[mistake],
-            scale,
-        ),
+        *_attention(config, rule, change, core, shift, dtype, MISTAKES[mistake], scale),
         cores.dropout(dropout) if dropout else "",
         "print(output.shape, output)\n",
     )
