@@ -6,9 +6,12 @@ import string
 from pathlib import Path
 
 import pytest
+import torch
 
+from attnviz.backends import BACKENDS
+from attnviz.masks import MASKS
 from attnviz.text import LANGUAGES, Text
-from pages.ui.translate import say, table, words
+from pages.ui.translate import kernel, say, table, words
 
 PAGES = Path(__file__).resolve().parent.parent / "pages"
 SOURCES = sorted(PAGES.rglob("*.py"))
@@ -114,3 +117,20 @@ def test_no_text_begins_or_ends_with_a_line_break():
 
 def test_no_english_sentence_leaves_the_plural_to_its_reader():
     assert [key for key, text in words("en").items() if re.search(r"\w\(s\)", text)] == []
+
+
+def test_what_ran_is_said_in_the_language_of_the_page():
+    drawn = {size: torch.randn(1, *size) for size in ((8, 1, 64), (2, 40, 64), (8, 40, 64))}
+    step, shared, own = drawn[8, 1, 64], drawn[2, 40, 64], drawn[8, 40, 64]
+    window = MASKS["sliding_window"].build(window=3)
+    long = torch.randn(1, 1, 4096, 256)
+    ran = {
+        BACKENDS["sdpa"].attend(step, shared, shared).kernel: "合并查询的解码 · flash",
+        BACKENDS["sdpa"].attend(own, own, own, allowed=window).kernel: "flash",
+        BACKENDS["sdpa"].attend(own, own, own, softcap=5.0).kernel: "按行块逐步计算（softcap）",
+        BACKENDS["sdpa"].attend(torch.randn(1, 32, 1, 256), long, long).kernel: "合并查询的解码 · 两次乘积",
+        BACKENDS["flash"].attend(own, own, own).kernel: "分块 256 × 256",
+        "absorbed · flash · row blocks": "吸收形式 · flash · 按行块",
+    }
+    assert {name: kernel("zh", name) for name in ran} == ran
+    assert {kernel("en", name) for name in ran} == set(ran)

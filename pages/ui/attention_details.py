@@ -16,6 +16,7 @@ from attnviz.view import View
 from attnviz.view_run import census, make_config, run
 from pages.ui import layout
 from pages.ui.controls import Panel
+from pages.ui.translate import kernel
 
 SOURCES = (
     ("Vaswani et al. 2017, Attention Is All You Need, §3.2", "https://arxiv.org/abs/1706.03762"),
@@ -74,7 +75,7 @@ def numbers(panel: Panel, prediction: Prediction) -> None:
 def _remarks(panel: Panel, ran: Fused | None, counted: Census | None) -> list[str]:
     """Say what else happened: the kernel that ran, rows out of range or without a key, weights that underflowed."""
     view = panel.settled.view
-    said = [] if ran is None else [panel.title("numbers.kernel", kernel=ran.kernel)]
+    said = [] if ran is None else [panel.title("numbers.kernel", kernel=kernel(panel.language, ran.kernel))]
     if counted is None:
         return said
     # A mask of its own for each head lets other pairs attend in each; what is said of a head is then their mean.

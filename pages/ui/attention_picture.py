@@ -16,7 +16,7 @@ from pages.ui import asked, attention_compare, attention_rules
 from pages.ui.attention_compare import Large
 from pages.ui.attention_requests import MAIN, STRIP, map_keys, names, requests, strip_head
 from pages.ui.heatmap.frame import Axis, Grid, Map, pack
-from pages.ui.translate import say
+from pages.ui.translate import kernel, say
 
 FIGURE = "attention"
 # From so many keys on, equal shares are hardly seen on a linear scale.
@@ -137,7 +137,7 @@ def _caption(view: View, ran: Fused | None, drawn: pictures.Drawn, language: str
         d_k=view.d_k,
         dtype=view.dtype,
         device=view.device,
-        backend=BACKENDS[view.backend].label if ran is None else ran.kernel,
+        backend=BACKENDS[view.backend].label if ran is None else kernel(language, ran.kernel),
         seconds=units.seconds(drawn.seconds),
         bytes=units.binary_bytes(prediction.total),
         blocks=drawn.blocks,

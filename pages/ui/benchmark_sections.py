@@ -10,6 +10,7 @@ from pages.ui import layout, measured
 from pages.ui.benchmark_picture import MEMORY, TIME
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
+from pages.ui.translate import kernel
 
 SOURCES = (
     ("Dao et al. 2022, FlashAttention, Theorems 1 and 2", "https://arxiv.org/abs/2205.14135"),
@@ -69,7 +70,7 @@ def quick(panel: Panel, group: Group) -> None:
 
 def _kernels(panel: Panel, known: Measurement) -> str:
     """Say which kernel ran for each, and how much of the time the system took to hand out memory."""
-    ran = [f"{point.label}: {point.kernel}" for point in known.points if point.kernel]
+    ran = [f"{point.label}: {kernel(panel.language, point.kernel)}" for point in known.points if point.kernel]
     return layout.escape(f"{panel.title('ran')} {'; '.join(ran)}.") if ran else ""
 
 

@@ -13,7 +13,7 @@ from attnviz.flash_view.view import View
 from pages.ui import layout
 from pages.ui.controls import Panel
 from pages.ui.plot import plot
-from pages.ui.translate import table
+from pages.ui.translate import kernel, table
 
 _THEOREM = "rgba(128,128,128,0.9)"
 # Of eager, flash and torch: the same in every chart.
@@ -205,8 +205,8 @@ def precision_section(panel: Panel) -> None:
             )  # fmt: skip
         with right:
             st.markdown(precision_table(panel, names))
-            kernel = found.errors["float32"]["sdpa"].kernel
-            st.caption(panel.title("precision.kernel", kernel=layout.escape(kernel)))
+            ran = kernel(panel.language, found.errors["float32"]["sdpa"].kernel)
+            st.caption(panel.title("precision.kernel", kernel=layout.escape(ran)))
         st.markdown(panel.title("precision.words"))
 
 

@@ -49,3 +49,12 @@ def say(language: str, key: str, **fields: object) -> str:
     if not fields:
         return text
     return text.format(**{name: f.say(language) if isinstance(f, Text) else f for name, f in fields.items()})
+
+
+def kernel(language: str, name: str) -> str:
+    """Say what ran; names that are torch's own, such as flash and math, stay as they are."""
+    theirs = table(language, "kernel")
+    # The longest first: one phrase is a part of another.
+    for key, phrase in sorted(table("en", "kernel").items(), key=lambda entry: -len(entry[1])):
+        name = name.replace(phrase, theirs[key])
+    return name

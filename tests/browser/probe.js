@@ -116,5 +116,19 @@
       check()
     })
 
+  // The milliseconds from the input until the chart's first measured value, after all were predictions, in brackets.
+  probe.measured = chart =>
+    within(resolve => {
+      let predicted = false
+      const look = () => {
+        const texts = [...document.querySelectorAll(`${chart} .annotation-text`)].map(text => text.textContent)
+        const isMeasured = texts.some(text => !text.startsWith("("))
+        predicted ||= texts.length > 0 && !isMeasured
+        if (predicted && isMeasured) afterPaint(t => resolve(t - probe.input))
+        else requestAnimationFrame(look)
+      }
+      look()
+    })
+
   globalThis.attnvizProbe = probe
 })()
