@@ -48,8 +48,16 @@ class _Draws(NamedTuple):
     beside: Tensor
 
 
-@lru_cache(maxsize=4)
 def _draws(keys: int) -> _Draws:
+    """Cut the numbers for ``keys`` out of those for the next power of two: a slider that moves draws none anew."""
+    drawn = _drawn(1 << (keys - 1).bit_length())
+    return _Draws(
+        drawn.normal[:, :keys], drawn.arriving[:, :keys], drawn.length, drawn.across, drawn.beside[..., :keys]
+    )
+
+
+@lru_cache(maxsize=12)
+def _drawn(keys: int) -> _Draws:
     rows = max(_LEAST_ROWS, min(_MOST_ROWS, _ROWS_KEYS // keys))
     normal, arriving = inputs.random_normal((2, rows, keys), 7)
     chance = np.random.default_rng(7)
