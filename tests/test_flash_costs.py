@@ -212,3 +212,17 @@ def test_a_wrong_statistic_is_seen(monkeypatch):
     found = weights.proof(view)
     assert min(found.sums, found.eager) > 1e-3 and found.output > 1e-3
     weights._proof.cache_clear()
+
+
+@pytest.mark.parametrize("d_k", [1, 2, 64, 128, 256, 1024])
+@pytest.mark.parametrize("tokens", [1, 2, 100, 1024])
+def test_the_least_memory_with_which_flash_moves_less_is_exact(tokens, d_k):
+    def moves_less(memory: int) -> bool:
+        tile = traffic.tile_for(memory, d_k)
+        return tile is not None and traffic.predicted_bytes(tokens, d_k, tile[0]) < traffic.eager_bytes(tokens, d_k)
+
+    least = traffic.least_memory(tokens, d_k)
+    if least is None:
+        assert not moves_less(1 << 40)
+    else:
+        assert moves_less(least) and not moves_less(least - 1)

@@ -98,7 +98,9 @@ def _ticks(values: Sequence[int], text: Callable[[int], str], every: int) -> Map
     }
 
 
-def memory_bars(bars: Sequence[Bar], weights: int, cache: int, *, weights_name: str, cache_name: str) -> Figure:
+def memory_bars(
+    bars: Sequence[Bar], weights: int, cache: int, *, weights_name: str, cache_name: str, need_name: str
+) -> Figure:
     """Draw the memory of each accelerator, and over all of them what weights and cache need.
 
     Args:
@@ -107,10 +109,11 @@ def memory_bars(bars: Sequence[Bar], weights: int, cache: int, *, weights_name: 
         cache: Bytes of the cache.
         weights_name: What the weights' part is called, with its size.
         cache_name: What the cache's part is called, with its size.
+        need_name: The size of both, for where it lies beyond the axis.
     """
     need, most = weights + cache, max(bar.memory for bar in bars)
     # What is needed is drawn as long as it can be without making the accelerators invisible.
-    end = max(1.02 * most, min(1.05 * need, 2 * most))
+    end = float(max(1.02 * most, min(1.05 * need, 2 * most)))
     names = [bar.name for bar in bars]
     common = {
         "type": "bar", "orientation": "h", "y": names, "customdata": [bar.words for bar in bars],
@@ -139,9 +142,17 @@ def memory_bars(bars: Sequence[Bar], weights: int, cache: int, *, weights_name: 
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": _TEXT},
                    "traceorder": "normal"},
         "shapes": [line],
-        "annotations": [_beside(bar) for bar in bars],
+        "annotations": [*(_beside(bar) for bar in bars), *([_beyond(end, need_name)] if need > end else [])],
     }  # fmt: skip
     return {"data": data, "layout": layout}
+
+
+def _beyond(end: float, text: str) -> Figure:
+    """Say at the end of the axis that what is needed lies farther out."""
+    return {
+        "x": end, "y": 0, "yref": "paper", "yanchor": "bottom", "xanchor": "right", "showarrow": False,
+        "text": f"{text} →", "font": {"size": _TEXT, "color": "theme-1"},
+    }  # fmt: skip
 
 
 def _beside(bar: Bar) -> Figure:

@@ -4,6 +4,7 @@ Slow memory is what a GPU calls HBM, fast memory what is on the chip. A tile mus
 of queries, keys and values of the tile, its scores, and the rows' running maximum, sum and output.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
@@ -108,6 +109,13 @@ def eager_bytes(tokens: int, d_k: int) -> int:
         Dao et al. 2022, algorithm 0, https://arxiv.org/abs/2205.14135
     """
     return ITEM * (4 * tokens * d_k + BACKENDS["eager"].score_passes * tokens**2)
+
+
+def least_memory(tokens: int, d_k: int) -> int | None:
+    """Give the least fast memory with which the walk without a mask moves fewer bytes than eager; None if none does."""
+    moved = eager_bytes(tokens, d_k)
+    rows = 1 + bisect_left(range(1, tokens + 1), True, key=lambda rows: predicted_bytes(tokens, d_k, rows) < moved)
+    return tile_bytes(rows, min(rows, d_k), d_k) if rows <= tokens else None
 
 
 def counted_bytes(tokens: int, d_k: int, tile: tuple[int, int], mask: Mask | None) -> int:

@@ -41,16 +41,10 @@ def bytes_section(panel: Panel) -> None:
             st.caption(panel.title("traffic.uncounted"))
 
 
-def crossing(curve: Curve) -> int | None:
-    """Give the smallest size of fast memory from which on the walk without a mask moves fewer bytes than eager."""
-    less = curve.predicted < curve.eager
-    return int(curve.at[less.argmax()]) if less.any() else None
-
-
 def pays(curve: Curve) -> str:
     """Say where flash moves less: ``crossing``, from a size on; at every size, ``ever``; or ``never``."""
-    cross = crossing(curve)
-    return "never" if cross is None else "ever" if cross == int(curve.at[0]) else "crossing"
+    less = curve.predicted < curve.eager
+    return "ever" if less.all() else "crossing" if less.any() else "never"
 
 
 def beyond(tokens: int, d_k: int) -> dict[str, str]:
@@ -82,7 +76,7 @@ def _against_memory(panel: Panel, view: View, curve: Curve) -> None:
         lines.insert(2, Line(panel.title("traffic.theorem"), theorem, _THEOREM, dash="dash"))
     if view.mask != "full":
         lines.append(Line(panel.title("traffic.masked"), curve.masked, "theme-2", "markers", symbol="diamond"))
-    cross = crossing(curve)
+    cross = traffic.least_memory(tokens, view.d_k)
     fields = {"tokens": units.count(tokens), "d_k": view.d_k, "memory": units.binary_bytes(cross or 0)}
     caption = panel.title(f"traffic.{pays(curve)}", **fields)
     at_a100 = int(np.abs(np.log(curve.at / A100)).argmin())

@@ -44,7 +44,7 @@ def measured(view: View) -> dict[str, str]:
     errors = exactness.precision(view).errors
     length, memory = traffic.against_length(view), traffic.against_memory(view)
     held = [traffic.held_bytes(int(at), view.d_k, "flash") for at in length.at]
-    cross = flash_costs.crossing(memory)
+    cross = traffic.least_memory(int(view.tokens), view.d_k)
     proof = weights.proof(view)
     work = [traffic.flash_work(_full(view, tokens)).total for tokens in (_SHORT, _LONG)]
     added = round((held[-1] - held[-2]) / int(length.at[-1] - length.at[-2]))

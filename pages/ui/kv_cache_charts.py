@@ -48,8 +48,9 @@ def accelerators(view: View, language: str) -> Drawn:
     bars = [Bar(fit.hardware.short, fit.memory, fit.fits, _said(fit, language)) for fit in found]
     fields = {"weights": units.decimal_bytes(weights), "cache": units.decimal_bytes(cache)}
     names = {f"{part}_name": say(language, f"kv_cache.fit.{part}", **fields) for part in fields}
-    figure = memory_bars(bars, weights, cache, **names)
-    fields |= {"need": units.decimal_bytes(weights + cache), "gpus": view.gpus, "count": sum(fit.fits for fit in found)}
+    need = units.decimal_bytes(weights + cache)
+    figure = memory_bars(bars, weights, cache, **names, need_name=need)
+    fields |= {"need": need, "gpus": view.gpus, "count": sum(fit.fits for fit in found)}
     each = "; ".join(f"{bar.name}: {bar.words}" for bar in bars)
     return Drawn(
         figure, say(language, "kv_cache.fit.caption", **fields), say(language, "kv_cache.fit.alt", each=each, **fields)

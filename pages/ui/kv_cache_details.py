@@ -96,10 +96,12 @@ def show(panel: Panel, group: Group) -> None:
 
 
 def _grid(panel: Panel, group: Group, part: str) -> None:
+    own = translate.table(panel.language, f"kv_cache.{part}")
+    marks = {name: own[name] for name in ("masked", "no_key") if name in own}
     heatmap(
         kv_cache_lessons.GRIDS[part](panel.settled.view, panel.language), part=part, group=group,
         key=f"kv_cache.{part}.map", height=HEIGHTS[part], scale=1.15, phone_height=PHONE_HEIGHTS[part],
-        words=translate.table(panel.language, "heatmap") | {"masked": panel.title(f"{part}.masked")},
+        words=translate.table(panel.language, "heatmap") | marks,
     )  # fmt: skip
 
 

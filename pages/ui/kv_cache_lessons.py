@@ -11,7 +11,7 @@ from attnviz.kv_cache import STORAGES, Memory, block_tables, paged, reserved
 from attnviz.kv_cache_view import lessons
 from attnviz.kv_cache_view.decode import decode
 from attnviz.kv_cache_view.view import View
-from pages.ui.heatmap.frame import MASKED_STATE, VALUE_STATE, Axis, Grid, Map
+from pages.ui.heatmap.frame import MASKED_STATE, NO_KEY_STATE, VALUE_STATE, Axis, Grid, Map
 from pages.ui.kv_cache_charts import Drawn
 from pages.ui.kv_cache_maps import KINDS, answer_of
 from pages.ui.translate import say
@@ -112,6 +112,8 @@ def _memory_map(key: str, slots: np.ndarray, view: View, memory: Memory, languag
     rows = Axis("query", say(language, f"kv_cache.paged.rows_{key}"), slots.shape[0])
     cols = Axis("feature", say(language, "kv_cache.paged.slot"), slots.shape[1])
     state = np.where(slots > 0, VALUE_STATE, MASKED_STATE).astype(np.uint8)
+    # What fills up the last line was given to nobody; it is not part of what is taken.
+    state[np.isnan(slots)] = NO_KEY_STATE
     title = say(
         language, f"kv_cache.paged.{key}", taken=units.count(memory.taken), waste=units.percent(memory.waste),
         block=view.block,
