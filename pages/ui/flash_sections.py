@@ -48,7 +48,7 @@ def live_controls(panel: Panel, group: Group) -> None:
     view = panel.settled.view
     steps = walk(view).steps
     pace = max(PLAY_LEAST_MS, min(PLAY_MS, PLAY_WHOLE_MS // max(1, steps)))
-    columns = st.columns([1.3, 0.9, 1.15, 1.2, 1.2])
+    columns = st.columns([1.2, 1.05, 1.4, 1.15, 1.15])
     with columns[0]:
         panel.live("step", group, high=max(1, steps), play=True, beat=pace)
     with columns[1]:

@@ -57,6 +57,7 @@ def measured(view: View) -> dict[str, str]:
         "short": units.count(_SHORT), "long": units.count(_LONG), "flops": units.ratio(work[1] / work[0]),
         "before": units.count(int(length.at[-2])), "after": units.count(int(length.at[-1])),
         "moved": units.ratio(flash_costs.growth(length.predicted)),
+        "part": units.ratio(float(length.predicted[-1] / length.eager[-1])),
         "held": units.binary_bytes(held[-1]), "added": units.count(added),
         "tokens": units.count(int(view.tokens)), "memory": units.binary_bytes(int(memory.at[at])),
         "share": units.ratio(float(memory.counted[at] / memory.eager[at])),

@@ -32,6 +32,7 @@ _STYLE = """<style>
 [data-testid="stSidebar"] [data-testid="stButtonGroup"] button { padding-inline: 0.7rem; }
 [data-testid="stSidebarUserContent"] h3 { padding-bottom: 0; }
 [data-testid="stMarkdownContainer"]:has(> table) { overflow-x: auto; }
+[data-testid="stCaptionContainer"]:has(a) { opacity: 0.85; }
 [data-testid="stMarkdownContainer"] > table:has(th:nth-child(6)) :is(th, td) { padding-inline: 0.5rem; }
 @media (max-width: 640px) { [data-testid="stMainBlockContainer"] { padding: 4.25rem 1rem 3rem; } }
 @media (prefers-reduced-motion: reduce) { * { animation-duration: 0.01ms !important; transition: none !important; } }
