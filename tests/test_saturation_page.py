@@ -178,6 +178,21 @@ def test_a_narrow_distribution_is_drawn_as_high_as_it_is(d_k):
         assert y[0] == y[-1] == 0.0
 
 
+@pytest.mark.parametrize(("d_k", "correlation"), [("64", "1"), ("1024", "0.6")])
+def test_the_scores_of_a_query_with_its_own_key_are_in_the_picture(d_k, correlation):
+    raw = carried(show="scores", d_k=d_k, correlation=correlation, keys="64")["raw"]
+    steps, _ = raw["data"]
+    mean, spread = float(correlation) * int(d_k), (int(d_k) * (1 + float(correlation) ** 2)) ** 0.5
+    assert raw["layout"]["xaxis"]["range"][1] >= mean + 4 * spread
+    x, y = (np.array(numbers(steps[axis])) for axis in "xy")
+    near = np.abs(x - mean) < 2 * spread
+    assert (y[near] > 0).any() and y.sum() * (x[1] - x[0]) == pytest.approx(1.0, abs=0.01)
+    # One key among 64 stands 64 times as low: the axis begins below it.
+    low, high = (10.0**end for end in raw["layout"]["yaxis"]["range"])
+    assert raw["layout"]["yaxis"]["type"] == "log" and low < 1 / 64 / (spread * 2.51) < high
+    assert raw["layout"]["meta"]["caption"].endswith("density on a logarithmic scale")
+
+
 def test_a_narrow_peak_does_not_flatten_the_usual_scaling():
     def top(d_k: str) -> list[float] | None:
         return carried(show="scores", d_k=d_k)["scaled"]["layout"]["yaxis"].get("range")

@@ -198,6 +198,7 @@ def densities(
     colours: Mapping[str, str],
     reach: float,
     highest: float | None = None,
+    rarest: float | None = None,
 ) -> Figure:
     """Draw how scores are distributed, in steps, over the normal distributions that theory expects.
 
@@ -209,6 +210,7 @@ def densities(
         colours: Name → colour.
         reach: The axis goes from −reach to reach.
         highest: Where the axis of densities ends; None fits it.
+        rarest: Where a logarithmic axis of densities begins; None draws a linear one from 0.
     """
     data: list[Figure] = []
     for name, values in scores.items():
@@ -234,6 +236,13 @@ def densities(
              "name": names[name], "line": {"width": 2.5, "color": colours[name], "dash": "dash"}}
         )  # fmt: skip
     y_axis: Figure = {"range": [0, highest]} if highest else {"rangemode": "tozero"}
+    if rarest:
+        most = max(float(np.max(trace["y"])) for trace in data)
+        y_axis = {
+            "type": "log",
+            "range": [float(np.log10(rarest)), float(np.log10(1.5 * most))],
+            "exponentformat": "power",
+        }
     layout = {"showlegend": False, "margin": _MARGIN, "height": 300, "yaxis": y_axis | {"nticks": 5}}
     return {"data": data, "layout": {**layout, "xaxis": {"title": {"text": x_title}, "range": [-reach, reach]}}}
 

@@ -153,20 +153,29 @@ def _scores(view: View, language: str) -> dict[str, Drawn]:
     drawn = {}
     for part, keys in shown.items():
         spreads = {key: _spread(found[key]) for key in keys}
-        widest = max(spreads.values())
+        normals = {key: _normals(view, key) for key in keys}
+        own = [parts[1] for parts in normals.values() if parts is not None and len(parts) > 1 and parts[1][2] > 0]
+        widest = max(4.2 * max(spreads.values()), *(abs(mean) + 4.2 * spread for _, mean, spread in own), 0.0)
         figure = figures.densities(
             {key: found[key] for key in keys},
-            {key: _normals(view, key) for key in keys},
+            normals,
             names=called,
             x_title=words["axis"],
             colours=colours,
-            reach=4.2 * widest or 1.0,
+            reach=widest or 1.0,
             highest=_highest(spreads),
+            rarest=min((_peak(part) for part in own), default=0.0) / 30,
         )
         numbers = ", ".join(f"{called[key]} {units.number(spread, 4)}" for key, spread in spreads.items())
-        caption = words[part].format(d_k=view.d_k)
+        caption = words[part].format(d_k=view.d_k) + (words["log"] if own else "")
         drawn[part] = Drawn(figure, caption, say(language, "saturation.scores.alt", title=caption, numbers=numbers))
     return drawn
+
+
+def _peak(part: tuple[float, float, float]) -> float:
+    """Give how high a normal part stands: a query's own key is one among many, and its part a low one."""
+    share, _, spread = part
+    return share / (spread * (2 * np.pi) ** 0.5)
 
 
 def _highest(spreads: Mapping[str, float]) -> float | None:
