@@ -237,12 +237,8 @@ def densities(
         )  # fmt: skip
     y_axis: Figure = {"range": [0, highest]} if highest else {"rangemode": "tozero"}
     if rarest:
-        most = max(float(np.max(trace["y"])) for trace in data)
-        y_axis = {
-            "type": "log",
-            "range": [float(np.log10(rarest)), float(np.log10(1.5 * most))],
-            "exponentformat": "power",
-        }
+        ends = np.log10([rarest, 1.5 * max(float(np.max(trace["y"])) for trace in data)])
+        y_axis = {"type": "log", "range": ends.tolist(), "exponentformat": "power"}
     layout = {"showlegend": False, "margin": _MARGIN, "height": 300, "yaxis": y_axis | {"nticks": 5}}
     return {"data": data, "layout": {**layout, "xaxis": {"title": {"text": x_title}, "range": [-reach, reach]}}}
 
