@@ -114,7 +114,7 @@ class Bench:
                 {"step": 1, "prompt": 1, "text": " ".join("abcdefghijklmnopqrstuvwxyz")},
                 "",
             ),
-            ("linear", "Tokens taken in", {"step": 2, "length": 64}, ""),
+            ("linear", "Tokens read", {"step": 2, "length": 64}, ""),
             ("variants", D_K, {"d_k": 8, "heads": 8, "kv_heads": 2}, ""),
             ("flash", "Step", {"step": 1}, "watchPlots"),
             ("why_attention", "Recurrent weights ×", {"gain": 0.5}, "watchPlots"),
