@@ -13,7 +13,7 @@ from torch import Tensor
 KERNEL = "two products"
 # Multiplications for which the calls' own cost no longer counts: from here on it was faster at every size measured.
 _LEAST_WORK = 1 << 24
-_KEYS = 1024  # summed up in one go: sums of sums round less than one long sum
+_NUMBERS, _LEAST_KEYS = 1 << 16, 256  # of the values summed up in one go: sums of sums round less than one long sum
 # The operator behind compiled linear layers, without a gradient of its own.
 _linear = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 
@@ -59,7 +59,8 @@ def _head(query: Tensor, key: Tensor, value: Tensor, scale: float, output: Tenso
     scores = _product(query, key).mul_(scale)
     most = scores.amax(-1, keepdim=True)
     total = scores.sub_(most).exp_().sum(-1, keepdim=True)
-    for part, values in zip(scores.split(_KEYS, -1), value.split(_KEYS), strict=True):
+    keys = _at_once(value.shape[1])
+    for part, values in zip(scores.split(keys, -1), value.split(keys), strict=True):
         output += _product(part, values.T)
     output /= total
     return (most + total.log_())[:, 0]
@@ -70,10 +71,15 @@ def _product(left: Float[Tensor, "rows inner"], right: Float[Tensor, "columns in
     return _linear(left, right, None, "none", [], "")
 
 
+def _at_once(value_width: int) -> int:
+    return max(_LEAST_KEYS, _NUMBERS // value_width)
+
+
 def peak_bytes(rows: int, kv_len: int, value_width: int) -> int:
     """Predict what the head at work takes: scores, a copy of the part at work, its product, two numbers of each row.
 
     oneDNN's own scratch, which was below 64 KiB at every size measured, is left out.
     """
-    copied = _KEYS if kv_len > _KEYS else 0
+    keys = _at_once(value_width)
+    copied = keys if kv_len > keys else 0
     return 4 * rows * (kv_len + copied + value_width + 2)
