@@ -233,8 +233,7 @@ def expected(view: View, scaling: str, field: str) -> np.ndarray | None:
         return spread
     if view.correlation != 0.0 or chosen.normalize:
         setting = correlated.Setting(*(getattr(view, name) for name in correlated.Setting._fields))
-        found = correlated.of_own_key(scaling, setting)
-        return None if found is None else found[field]
+        return correlated.of_own_key(scaling, setting, field)
     assert spread is not None
     normal = theory.of_normal_scores(spread, view.keys)
     if field != "gradient":

@@ -21,6 +21,7 @@ BINS = 80
 ROW = 0.72
 ROW_HEIGHT = 80
 _GREY = "rgba(128,128,128,0.9)"
+_ALLOW = {"ticklabeloverflow": "allow"}  # so that the browser need not measure each label: the margins hold them
 _MARGIN = {"l": 8, "r": 12, "t": 6, "b": 8}
 # A power of ten below the smallest and above the largest value is room enough on a logarithmic axis.
 _FLOOR = 1e-6
@@ -73,10 +74,10 @@ def strips(
     keys = len(next(iter(rows.values())))
     # The first row's scale is everyone's; a row's 0 would touch the next one's 1.
     labels = ["0", "1", *[""] * (len(ticks) - 2)]
-    y_axis = {"range": [0, len(rows)], "tickvals": ticks, "ticktext": labels, "zeroline": False}
     layout: Figure = {
         "showlegend": False, "margin": {**_MARGIN, "l": 4, "r": 4, "t": 2},
-        "xaxis": {"range": [-0.5, keys - 0.5], "showgrid": False, "nticks": 9, "zeroline": False}, "yaxis": y_axis,
+        "xaxis": {**_ALLOW, "range": [-0.5, keys - 0.5], "showgrid": False, "nticks": 9, "zeroline": False},
+        "yaxis": {**_ALLOW, "range": [0, len(rows)], "tickvals": ticks, "ticktext": labels, "zeroline": False},
     }  # fmt: skip
     return {"data": data, "layout": {**layout, "annotations": notices, "height": ROW_HEIGHT * len(rows) + 24}}
 
@@ -122,10 +123,10 @@ def curve(
     if second is not None:
         data.append(_dots(d_k, second, names, colours, {"size": 6, "symbol": "triangle-up-open"}))
     low, high = limits or _fitted([*dots.values(), *(second or {}).values()], log)
-    y_axis: Figure = {"range": [np.log10(low), np.log10(high)] if log else [low, high], "nticks": 6}
+    y_axis: Figure = {**_ALLOW, "range": [np.log10(low), np.log10(high)] if log else [low, high], "nticks": 6}
     if log:
         y_axis |= {"type": "log", **_powers(low, high)}
-    x_axis = {"type": "log", "tickvals": [1, 4, 16, 64, 256, 1024], "title": {"text": x_title, "standoff": 4}}
+    x_axis = {**_ALLOW, "type": "log", "tickvals": [1, 4, 16, 64, 256, 1024], "title": {"text": x_title, "standoff": 4}}
     shapes, notices = _levels(levels or {}, low, high, log)
     shapes.append(
         {"type": "line", "xref": "x", "yref": "paper", "x0": now, "x1": now, "y0": 0, "y1": 1,

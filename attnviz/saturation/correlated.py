@@ -5,7 +5,7 @@ length. What a key has across the query only matters for its length, whose squar
 scores need a few numbers a key, whatever d_k is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from attnviz import inputs
-from attnviz.saturation.measure import SWEEP, jacobian_norm
+from attnviz.saturation.measure import SWEEP, jacobian_norm, spread
 from attnviz.saturation.scalings import SCALINGS, Scaling
 
 _ROWS_KEYS = 2**14
@@ -107,45 +107,63 @@ def _rows(keys: int, correlation: float) -> _Rows:
     return _Rows(along, rest, along / (along.square() + rest * drawn.beside).sqrt(), length)
 
 
-@lru_cache(maxsize=32)
-def of_own_key(scaling: str, setting: Setting) -> Mapping[str, np.ndarray] | None:
-    """Say what rows with one correlated key give with a scaling: fields of ``Point`` by name, along the sweep.
+class _Softened(NamedTuple):
+    """Hold what a scaling makes of rows: scores and weights ``[d_k, rows, keys]``, its factor ``[d_k, 1]``."""
+
+    rows: _Rows
+    scaling: Scaling
+    setting: Setting
+    factor: Tensor
+    scores: Tensor
+    weights: Tensor
+
+    @property
+    def entropy(self) -> Tensor:
+        return torch.special.entr(self.weights).sum(-1)
+
+
+# A slider waits for them: only what is shown is worked out.
+_FIELDS: Mapping[str, Callable[[_Softened], Tensor]] = {
+    "spread": lambda made: spread(made.scores),
+    "top": lambda made: made.weights.amax(-1).mean(-1),
+    "entropy": lambda made: made.entropy.mean(-1),
+    "effective": lambda made: made.entropy.exp().mean(-1),
+    "jacobian": lambda made: jacobian_norm(made.weights).mean(-1),
+    "gradient": lambda made: (made.factor * _reaching(made)).median(-1).values,
+}
+
+
+@lru_cache(maxsize=128)
+def of_own_key(scaling: str, setting: Setting, field: str) -> np.ndarray | None:
+    """Say what rows with one correlated key give with a scaling: a field of ``Point`` along the sweep.
 
     A scaling by lengths gives None where a vector has no length.
     """
-    chosen = SCALINGS[scaling]
-    if chosen.normalize and not (setting.variance_q > 0 and setting.variance_k > 0):
+    if SCALINGS[scaling].normalize and not (setting.variance_q > 0 and setting.variance_k > 0):
         return None
-    return _fields(_rows(setting.keys, setting.correlation), chosen, setting)
+    return _FIELDS[field](_softened(scaling, setting)).double().numpy()
 
 
-def _fields(rows: _Rows, scaling: Scaling, setting: Setting) -> Mapping[str, np.ndarray]:
+@lru_cache(maxsize=len(SCALINGS))
+def _softened(name: str, setting: Setting) -> _Softened:
+    scaling, rows = SCALINGS[name], _rows(setting.keys, setting.correlation)
     unit = (setting.variance_q * setting.variance_k) ** 0.5
     factor = torch.tensor([scaling.factor(d_k, setting.keys, setting.power) for d_k in SWEEP])
-    factor = factor[:, None, None] / setting.temperature
-    scores = factor * (rows.cosine if scaling.normalize else rows.length * rows.along * unit)
-    weights = torch.softmax(scores, -1)
-    entropy = torch.special.entr(weights).sum(-1)
-    columns = {
-        "spread": scores.flatten(1).std(-1),
-        "top": weights.amax(-1).mean(-1),
-        "entropy": entropy.mean(-1),
-        "effective": entropy.exp().mean(-1),
-        "jacobian": jacobian_norm(weights).mean(-1),
-        "gradient": (factor[..., 0] * _reaching(rows, weights, scaling, setting)).median(-1).values,
-    }
-    return {name: column.double().numpy() for name, column in columns.items()}
+    factor = factor[:, None] / setting.temperature
+    scores = factor[..., None] * (rows.cosine if scaling.normalize else rows.length * rows.along * unit)
+    return _Softened(rows, scaling, setting, factor, scores, torch.softmax(scores, -1))
 
 
-def _reaching(rows: _Rows, weights: Tensor, scaling: Scaling, setting: Setting) -> Tensor:
+def _reaching(made: _Softened) -> Tensor:
     """Give the length ``[d_k, rows]`` of the gradient at the query, but for the factor.
 
     It is Σ b_j k_j for gradients b_j at the scores; along the query and across it apart. A cosine feels nothing along
     the query, and the less the longer the query is.
     """
+    rows, setting, weights = made.rows, made.setting, made.weights
     drawn = _draws(setting.keys)
     back = weights * (drawn.arriving - (weights * drawn.arriving).sum(-1, keepdim=True))
-    if scaling.normalize:
+    if made.scaling.normalize:
         free = torch.tensor([max(1, d_k - 1) for d_k in SWEEP])[:, None]
         across = (back.square() * (1.0 - rows.cosine.square()).clamp_min(0.0)).sum(-1) * drawn.across / free
         return across.sqrt() / (rows.length[..., 0] * setting.variance_q**0.5)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attnviz import inputs
-from attnviz.saturation.scalings import SCALINGS, Scaling, scaled_scores
+from attnviz.saturation.scalings import SCALINGS, Scaling, every_score
 from attnviz.saturation.sources import Source
 
 SWEEP = tuple(2**power for power in range(11))
@@ -89,15 +89,16 @@ class _Rows(NamedTuple):
         return torch.special.entr(self.weights).sum(-1)
 
 
-def _spread(rows: _Rows) -> Tensor:
+def spread(scores: Tensor) -> Tensor:
+    """Give the standard deviation of all scores of each first index ``[n, rows, keys]``."""
     # torch's own std goes through the scores one by one and takes as long as the softmax.
-    flat = rows.scores.flatten(1)
+    flat = scores.flatten(1)
     return (flat - flat.mean(-1, keepdim=True)).square().mean(-1).sqrt()
 
 
 # How each field of ``Point`` comes out of the rows, one number for each scaling.
 _FIELDS: Mapping[str, Callable[[_Rows], Tensor]] = {
-    "spread": _spread,
+    "spread": lambda rows: spread(rows.scores),
     "top": lambda rows: rows.weights.amax(-1).mean(-1),
     "entropy": lambda rows: rows.entropy.mean(-1),
     "effective": lambda rows: rows.entropy.exp().mean(-1),
@@ -121,13 +122,8 @@ def _measured(
     All scalings go through at once: tensors this small cost little more than the call, and a slider waits for them.
     """
     differentiate = not _OF_GRADIENT.isdisjoint(fields)
-    leaves = [query.detach().clone().requires_grad_(differentiate) for _ in scalings]
-    scores = torch.stack(
-        [
-            scaled_scores(leaf, key, scaling, power=rule.power, temperature=rule.temperature)
-            for leaf, scaling in zip(leaves, scalings.values(), strict=True)
-        ]
-    )
+    leaves = [query.detach().clone().requires_grad_() if differentiate else query for _ in scalings]
+    scores = every_score(leaves, key, scalings.values(), power=rule.power, temperature=rule.temperature)
     weights = torch.softmax(scores, -1)
     lengths = _reaching(weights, leaves, rule.seed) if differentiate else None
     scores, weights = (tensor.detach().float().flatten(1, 2) for tensor in (scores, weights))

@@ -1,7 +1,7 @@
 """What is done to q·k before the softmax, so that its spread does not grow with d_k."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -99,9 +99,34 @@ def scaled_scores(query: Tensor, key: Tensor, scaling: Scaling, *, power: float,
     Returns:
         ``[groups, queries, keys]``.
     """
-    if scaling.normalize:
-        query, key = (vectors / _length(vectors) for vectors in (query, key))
-    return query @ key.mT * (scaling.factor(query.shape[-1], key.shape[-2], power) / temperature)
+    return every_score([query], key, [scaling], power=power, temperature=temperature)[0]
+
+
+def every_score(
+    queries: Sequence[Tensor], key: Tensor, scalings: Iterable[Scaling], *, power: float, temperature: float
+) -> Tensor:
+    """Give the scores of each scaling with its own queries; where they are the same tensor they are multiplied once.
+
+    Args:
+        queries: For each scaling ``[groups, queries, d_k]``.
+        key: ``[groups, keys, d_k]``.
+        scalings: The scalings.
+        power: The exponent of the custom one.
+        temperature: The scores are divided by it.
+
+    Returns:
+        ``[scalings, groups, queries, keys]``.
+    """
+    products: dict[tuple[int, bool], Tensor] = {}
+    scores = []
+    for query, scaling in zip(queries, scalings, strict=True):
+        kind = id(query), scaling.normalize
+        if kind not in products:
+            pair = (query / _length(query), key / _length(key)) if scaling.normalize else (query, key)
+            products[kind] = pair[0] @ pair[1].mT
+        factor = scaling.factor(query.shape[-1], key.shape[-2], power) / temperature
+        scores.append(products[kind] * factor)
+    return torch.stack(scores)
 
 
 def _length(vectors: Tensor) -> Tensor:

@@ -71,13 +71,13 @@ function template(node) {
   }
 }
 
-// A figure may name the theme's colours, "theme-0" and so on, where each of its traces is to keep one of its own.
+// A copy, for Plotly writes into what it draws; only columns of numbers are shared. A figure may name the theme's
+// colours, "theme-0" and so on, where each of its traces is to keep one of its own.
 function named(part, colors) {
   if (typeof part === "string") return part.startsWith("theme-") ? (colors[part.slice(6)] ?? "#888") : part
   if (Array.isArray(part)) return typeof part[0] === "number" ? part : part.map(one => named(one, colors))
-  if (!part || typeof part !== "object" || "bdata" in part) return part
-  for (const [name, one] of Object.entries(part)) part[name] = named(one, colors)
-  return part
+  if (!part || typeof part !== "object") return part
+  return Object.fromEntries(Object.entries(part).map(([name, one]) => [name, named(one, colors)]))
 }
 
 function values(column) {
@@ -101,6 +101,7 @@ class Plot {
     this.parts = Object.fromEntries(["caption", "figure", "chart", "fallback", "problem"].map(name => [name, find(name)]))
     this.data = null
     this.spec = null // what is on screen, or will be next
+    this.theme = null
     this.drawing = false
     this.again = false
     this.ended = false
@@ -113,6 +114,7 @@ class Plot {
   render({ data }) {
     const fresh = data !== this.data
     this.data = data
+    this.theme = null // to be read anew: reading it makes the browser settle every style, too slow for each frame
     if (this.ended) {
       this.ended = false
       this.size.observe(this.parts.chart)
@@ -186,8 +188,8 @@ class Plot {
     if (this.ended) return
     fallback.hidden = true
     chart.hidden = false
-    const theme = template(this.root)
-    const { data, layout } = named(structuredClone(this.spec), theme.layout.colorway ?? []) // Plotly writes into it
+    const theme = (this.theme ??= template(this.root))
+    const { data, layout } = named(this.spec, theme.layout.colorway ?? [])
     this.narrow = chart.clientWidth < NARROW
     if (this.narrow && layout.annotations) layout.annotations = layout.annotations.filter(note => note.name !== "wide")
     const own = { uirevision: "kept", autosize: true, height: this.data.height, ...layout, template: theme }
