@@ -10,13 +10,15 @@ from attnviz import units
 from attnviz.benchmark import Contestant, Latency, Measurement, Point, Speed, predict
 from attnviz.benchmark.pairs import PAIRS
 from attnviz.cost import cost
-from attnviz.cost_view import SCENARIOS, measurable, priced, probe, settle, split, unequal
+from attnviz.cost_view import SCENARIOS, measurable, priced, probe, settle, split, unequal, whole
 from attnviz.figures.roofline import Roof, roofline
 from attnviz.hardware import HARDWARE
+from attnviz.presets import PRESETS
 from attnviz.text import LANGUAGES, Refusal
 from attnviz.variants import VARIANTS
 from pages.ui import cost_picture
 from pages.ui.heatmap.frame import unpack
+from pages.ui.translate import say
 from tests.pages import check, link, plain, plots, said, visit
 
 
@@ -191,12 +193,95 @@ def test_measured_points_are_flops_by_the_shortest_time():
     assert isinstance(requests[0].contestants[0], Contestant) and requests[0].contestants[0].what == "layer"
 
 
+@pytest.mark.parametrize(
+    ("model", "given", "said_as"),
+    [
+        ("llama-3-8b", {"context": "4096"}, "512 MiB"),
+        ("deepseek-v3-1", {"context": "163840"}, "10.7 GiB"),
+        ("gemma-3-1b", {"context": "32768"}, "139 MiB"),
+        ("gemma-3-27b", {"context": "131072"}, "10.4 GiB"),
+        ("gpt-oss-20b", {"context": "8192", "batch": "32"}, "6.09 GiB"),
+        ("qwen3-0-6b", {"context": "40960"}, "4.38 GiB"),
+    ],
+)
+def test_a_published_model_has_the_cache_of_all_its_layers(model, given, said_as):
+    mine = view(model=model, **given)
+    every = whole(mine)
+    assert units.binary_bytes(every.cache_bytes) == said_as
+    caption = cost_picture.draw(mine, "en").caption
+    assert f"{said_as} in all {every.layers}" in caption and caption.startswith(PRESETS[model].label.en)
+
+
+@pytest.mark.parametrize(
+    ("model", "kib"),
+    [("llama-2-7b", 512), ("llama-3-1-8b", 128), ("llama-3-1-405b", 504), ("falcon-7b", 8), ("gpt-oss-120b", 72),
+     ("deepseek-v3-r1-671b", 68.625)],
+)  # fmt: skip
+def test_a_published_model_keeps_so_much_of_one_token(model, kib):
+    assert whole(view(model=model)).token_bytes == kib * 1024
+    # A state does not grow.
+    assert whole(view(pair="linear-chunked", heads="2", d_k="8")).token_bytes == 0
+
+
+@pytest.mark.parametrize("key", PRESETS)
+def test_every_published_model_sets_the_layer(key):
+    settled, preset = settle({"model": key, "context": "3000", "batch": "2"}), PRESETS[key]
+    assert not settled.problems and not settled.notes
+    assert settled.link() == {"model": key, "context": "3000", "batch": "2"} and settled.view.preset is preset
+    bare = {} if preset.variant == "mla" else {"biases": False}
+    assert settled.view.sizes == VARIANTS[preset.variant].config(**preset.sizes, **bare)
+    every = whole(settled.view)
+    assert every.cache_bytes == preset.kv_cache_bytes(3000, batch=2)
+    assert every.reserved_bytes == preset.kv_cache_bytes(3000, batch=2, windows=False)
+    assert split(view(model=key, devices="1")).one == priced(view(model=key), "prefill")
+
+
+def test_weights_of_a_published_layer_are_those_of_its_matrices():
+    # Query and output 4,096 by 4,096, key and value 4,096 by 1,024.
+    assert priced(view(model="llama-3-8b"), "decode").parameters == 41_943_040
+    assert whole(view(model="llama-3-8b")).parameters == 32 * 41_943_040
+
+
+def test_a_window_is_read_by_the_step_no_further():
+    # 26 layers of one KV head of 256: 4 read all 32,768 tokens and 22 a window of 512, two bytes a number.
+    every, full = whole(view(model="gemma-3-1b", context="32768")), priced(view(model="gemma-3-1b"), "decode")
+    kept = (4 * 32_768 + 22 * 512) * 2 * 256 * 2
+    assert every.cache_bytes == kept and 0 < every.step[1] - kept - 26 * full.weight_bytes < 26 * 2**16
+
+
+def test_a_changed_model_is_no_longer_the_published_one():
+    mine = view(model="llama-2-7b", heads="16")
+    assert mine.preset is None and mine.width == 4096 and whole(mine).layers == 32
+    assert (
+        whole(view(model="gemma-3-1b", layers="3")).cache_bytes
+        == 3 * priced(view(model="gemma-3-1b"), "decode").kv_cache_bytes
+    )
+    assert split(view(model="llama-2-7b", devices="4")).one.kv_cache_bytes * 4 == 4096 * 2 * 4096 * 2
+    settled = settle({"model": "deepseek-v3-1", "d_k": "32"})
+    assert "qk_rope_head_dim must be at most head_dim = 32" in settled.problems[0].en
+    assert settled.view.preset is PRESETS["deepseek-v3-1"] and settled.link() == {"model": "deepseek-v3-1"}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_all_layers_stand_beside_one_and_the_model_is_chosen_on_the_page(language):
+    app = visit(language, page="cost", heads="8", context="4096")
+    app.selectbox(key="cost.model").set_value("llama-3-8b")
+    check(app.run())
+    assert link(app) == {"model": "llama-3-8b"}
+    assert re.search(r"\| 16 MiB \| 512 MiB \|", said(app)) and re.search(r"\| 4 KiB \| 128 KiB \|", said(app))
+    assert PRESETS["llama-3-8b"].source in said(app)
+    app.number_input(key="cost.layers").set_value(2)
+    check(app.run())
+    assert re.search(r"\| 16 MiB \| 32 MiB \|", said(app))
+    assert say(language, "cost.model.changed") in said(app)
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_page_shows_roofs_and_the_table(language):
     app = visit(language, page="cost", context="1024")
     assert "cost.roofs" in plots(app)
-    text, batch = [entry.value for entry in app.markdown if entry.value.startswith("| ")]
-    assert len(batch.splitlines()) == 2 + 4
+    layers, text, batch = [entry.value for entry in app.markdown if entry.value.startswith("| ")]
+    assert len(batch.splitlines()) == 2 + 4 and len(layers.splitlines()) == 2 + 5
     rows = [row.strip("| ").split(" | ") for row in text.splitlines()[2:]]
     # Seven quantities and the least time on four devices.
     assert len(rows) == 7 + 4 and all(len(row) == 1 + len(SCENARIOS) for row in rows)
@@ -215,7 +300,7 @@ def test_roofs_without_the_dtype_are_left_out():
 def test_a_device_without_a_peak_has_the_time_of_its_memory():
     app = visit(page="cost", hardware="apple-m4", context="1024", heads="8", d_k="64")
     moved = priced(view(context="1024", heads="8", d_k="64"), "prefill").bytes_moved
-    (text,) = [entry.value for entry in app.markdown if entry.value.startswith("| ") and "prefill:" in entry.value]
+    (text,) = [entry.value for entry in app.markdown if entry.value.startswith("| One")]
     assert f"| Least time, Apple M4 (memory alone) | ≥ {units.seconds(moved / 120e9)} |" in text
 
 
@@ -237,6 +322,9 @@ HOSTILE = {
     "lengths=" + ",".join(["5"] * 33): "lengths must be at most 32 whole numbers",
     "devices=0": "devices must be a whole number from 1",
     "hardware=abacus": "hardware must be 1 to 6 of",
+    "model=<b>": "model must be one of own, gpt-2-small",
+    "width=65537": "width must be a whole number from 1 to 65,536",
+    "layers=0": "layers must be a whole number from 1",
     "kv_heads=0": "kv_heads must be a whole number from 1",
     "d_k=513": "d_k must be a whole number from 8 to 512",
     "<b>=1": "'<b>' is not a setting of this page.",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from attnviz import units
 
 Figure = dict[str, Any]
-HEIGHT = 390
+HEIGHT = 364
 # What the figure is high without its margins, and the height of a line of text, both in pixels.
 _PLOT, _LINE = 290, 15
 # What it is wide on a desktop, and what a letter takes.

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from attnviz import units
 from attnviz.benchmark import Measurement, Request, Result, desk, predict
 from attnviz.benchmark.pairs import PAIRS
-from attnviz.cost_view import SCENARIOS, View, priced, probe, settle
+from attnviz.cost_view import SCENARIOS, View, priced, probe, settle, whole
 from attnviz.figures.roofline import Roof, roofline
 from attnviz.hardware import HARDWARE
 from pages.ui import asked
@@ -64,7 +64,11 @@ def draw(view: View, language: str, requests: Sequence[Request] = (), shown: Seq
         measured_name=say(language, "cost.measured", dtype=probe(view).dtype),
     )  # fmt: skip
     each = ", ".join(f"{name} {units.number(intensity)}" for name, intensity in work.items())
-    fields = {"pair": PAIRS[view.pair].name, "context": units.count(view.context), "dtype": view.dtype, "each": each}
+    model = "" if view.preset is None else f"{view.preset.label.say(language)} · "
+    fields = {"pair": f"{model}{PAIRS[view.pair].name}", "context": units.count(view.context), "dtype": view.dtype}
+    layers = whole(view)
+    fields |= {"layers": layers.layers, "each": each, "all": units.binary_bytes(layers.cache_bytes)}
+    fields["cache"] = units.binary_bytes(layers.reserved_bytes // layers.layers)
     caption = say(language, "cost.caption", **fields)
     return Drawn(figure, caption, caption)
 

@@ -7,9 +7,10 @@ import streamlit as st
 from attnviz import units
 from attnviz.benchmark import Request, Result, desk
 from attnviz.cost import Cost
-from attnviz.cost_view import SCENARIOS, Batch, View, measurable, priced, probe, split, unequal
+from attnviz.cost_view import OWN, SCENARIOS, SETS, Batch, View, Whole, measurable, priced, probe, split, unequal, whole
 from attnviz.figures.roofline import HEIGHT
 from attnviz.hardware import HARDWARE, Hardware
+from attnviz.presets import PRESETS
 from attnviz.text import Refusal
 from pages.ui import cost_picture, layout, measured
 from pages.ui.bus import Group
@@ -19,8 +20,8 @@ from pages.ui.translate import table
 
 _STYLE = """<style>
 .st-key-cost-table td + td { white-space: nowrap; }
-@media (max-width: 640px) { .st-key-cost-table :is(th, td) { padding: 0.3rem 0.4rem; font-size: 0.85rem; }
-  .st-key-cost-table :is(th, td):first-child { min-width: 5.5rem; } }
+@media (max-width: 640px) { .st-key-cost-table :is(th, td) { padding: 0.3rem 0.2rem; font-size: 0.75rem; }
+  .st-key-cost-table :is(th, td):first-child { min-width: 4.5rem; } }
 </style>"""
 _LOOK_EVERY_S, _MOST_LOOKS = 1.0, 60
 SOURCES = (
@@ -36,20 +37,23 @@ def side_controls(panel: Panel, group: Group) -> None:
     """Draw the controls of the layer and of the devices."""
     with st.sidebar:
         st.subheader(panel.title("group.layer"), anchor=False)
+        panel.control("pair")
         for name in ("heads", "kv_heads", "d_k", "batch"):
             if name in panel.settled.knobs:
                 panel.live(name, group)
         panel.control("dtype")
+        panel.control("width")
+        panel.control("layers")
         st.subheader(panel.title("group.ways"), anchor=False)
         panel.control("new")
         panel.control("drafts")
 
 
 def live_controls(panel: Panel, group: Group) -> None:
-    """Draw what is called, and the context that the picture follows."""
-    pair, context, roofs = st.columns([1.2, 1.15, 1.85], vertical_alignment="bottom")
-    with pair:
-        panel.control("pair")
+    """Draw whose layer it is, and the context that the picture follows."""
+    model, context, roofs = st.columns([1.2, 1.15, 1.85], vertical_alignment="bottom")
+    with model:
+        panel.control("model", sets=SETS)
     with context:
         panel.live("context", group)
     with roofs:
@@ -91,14 +95,60 @@ def _await(view: View) -> None:
     look()
 
 
+def model(panel: Panel) -> None:
+    """Show all layers beside one, and whose they are."""
+    view = panel.settled.view
+    one, every = whole(view, layers=1), whole(view)
+    bare = not getattr(view.sizes, "biases", False)
+    fields: Mapping[str, Callable[[Whole], str]] = {
+        "parameters" if bare else "biased": lambda held: units.count(held.parameters),
+        "token": lambda held: units.binary_bytes(held.token_bytes),
+        "cache": lambda held: units.binary_bytes(held.cache_bytes),
+        "reserved": lambda held: units.binary_bytes(held.reserved_bytes),
+        "flops": lambda held: units.flops(held.step[0]),
+        "moved": lambda held: units.binary_bytes(held.step[1]),
+    }
+    if every.cache_bytes == every.reserved_bytes:
+        fields = {name: give for name, give in fields.items() if name != "reserved"}
+    st.subheader(panel.title("model.title"), anchor=False)
+    heading = (panel.title("model.what"), panel.title("model.one"), panel.title("model.all", layers=every.layers))
+    lines = ["| " + " | ".join(heading) + " |", "|:--|--:|--:|"]
+    for name, give in fields.items():
+        lines.append(f"| {panel.title(f'model.{name}')} | {give(one)} | {give(every)} |")
+    st.markdown("\n".join(lines))
+    if view.model != OWN:
+        st.caption(_published(panel, view))
+
+
+def _published(panel: Panel, view: View) -> str:
+    """Say where a model's sizes come from, and what its windows and other layers change."""
+    chosen, settled = PRESETS[view.model], view.preset
+    said = [f"**{layout.escape(chosen.label.say(panel.language))}** ·"]
+    if settled is None:
+        said.append(panel.title("model.changed"))
+    else:
+        if settled.sliding_layers:
+            fields = {"window": units.count(settled.window or 0), "layers": settled.sliding_layers}
+            said.append(panel.title("model.windows", **fields))
+        if settled.linear_layers:
+            said.append(panel.title("model.linear", layers=settled.linear_layers))
+        if view.context > settled.max_context:
+            said.append(panel.title("model.beyond", most=units.count(settled.max_context)))
+    if chosen.note is not None:
+        said.append(layout.escape(chosen.note.say(panel.language)))
+    return " ".join((*said, f"[{panel.title('model.source')}]({chosen.source})"))
+
+
 def ways(panel: Panel) -> None:
     """Show the four ways to call the layer beside each other, in numbers."""
     view = panel.settled.view
     st.subheader(panel.title("table.title"), anchor=False)
     st.html(_STYLE)
+    new = {"new": units.count(view.queries("extend")), "drafts": view.drafts}
+    st.caption("; ".join(label.fill(**new).say(panel.language) for label in SCENARIOS.values()))
     with st.container(key="cost.table"):
         st.markdown(_table(panel, view))
-    st.caption(panel.title("table.note", parameters=units.count(priced(view, "decode").parameters)))
+    st.caption(panel.title("table.note"))
     _split(panel, view)
     _unequal(panel, view)
 
@@ -115,8 +165,7 @@ def _table(panel: Panel, view: View) -> str:
         "cache": lambda one: units.binary_bytes(one.kv_cache_bytes),
     }
     prices = [priced(view, name) for name in SCENARIOS]
-    new = {"new": units.count(view.queries("extend")), "drafts": view.drafts}
-    heading = [label.fill(**new).say(panel.language) for label in SCENARIOS.values()]
+    heading = [panel.title(f"way.{name}") for name in SCENARIOS]
     rows = [[panel.title(f"table.{name}"), *map(give, prices)] for name, give in fields.items()]
     for key in view.hardware.split(","):
         entry = HARDWARE[key]
