@@ -11,7 +11,7 @@ if ROOT not in sys.path:
 import streamlit as st  # noqa: E402
 
 from pages import PAGES  # noqa: E402
-from pages.ui import layout, link  # noqa: E402
+from pages.ui import link  # noqa: E402
 from pages.ui.translate import say  # noqa: E402
 
 # So many names fit on one line beside the sidebar of a projector's 1,280 pixels.
@@ -41,5 +41,4 @@ if len(side_by_side) > MOST_SIDE_BY_SIDE:
     names = {section: say(language, f"section.{section}") if section else "" for section in pages}
     here = {section: f"{name} · {page.title}" for section, name in names.items() if name and page in pages[section]}
     page = st.navigation({(names | here)[section]: group for section, group in pages.items()}, position="top")
-layout.frame()
 page.run()

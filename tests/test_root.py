@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from pages import entries
 from pages.ui.root import KnownRoot, script
+from pages.ui.style import STYLE
 
 PAGE = "<!doctype html><html><head><title>图</title></head><body><head></body></html>"
 HTML = {"accept": "text/html,application/xhtml+xml"}
@@ -42,7 +43,7 @@ def client() -> TestClient:
 @pytest.mark.parametrize("path", ["/", "/parts"])
 def test_every_page_has_the_script_first_in_its_head_and_once(path):
     answer = client().get(path, headers=HTML | {"if-none-match": '"1"', "accept-encoding": "gzip"})
-    assert answer.text == PAGE.replace("<head>", f"<head>{script()}", 1)
+    assert answer.text == PAGE.replace("<head>", f"<head>{script()}{STYLE}", 1)
     assert int(answer.headers["content-length"]) == len(answer.content)
     assert "etag" not in answer.headers
 

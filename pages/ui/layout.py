@@ -20,24 +20,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Streamlit leaves a hand's width above the first element; a projector has no room to spare below the navigation.
-_STYLE = """<style>
-[data-testid="stMainBlockContainer"] { padding: 4.25rem 2rem 3rem; max-width: 100rem; }
-[data-testid="stMainBlockContainer"] h1 { padding: 0; font-size: 1.9rem; }
-.st-key-attention-stage [data-testid="stButtonGroup"] > div { flex-wrap: wrap; row-gap: 0.25rem; }
-.st-key-attention-stage button { padding-inline: 0.6rem; }
-[data-testid="stMetricValue"] { font-size: 1.75rem; }
-[data-testid="stSidebar"] { min-width: 16rem; max-width: 17.5rem; }
-[data-testid="stSidebarUserContent"] { padding-bottom: 2rem; }
-[data-testid="stSidebar"] [data-testid="stButtonGroup"] button { padding-inline: 0.7rem; }
-[data-testid="stSidebarUserContent"] h3 { padding-bottom: 0; }
-[data-testid="stMarkdownContainer"]:has(> table) { overflow-x: auto; }
-[data-testid="stCaptionContainer"]:has(a) { opacity: 0.85; }
-[data-testid="stMarkdownContainer"] > table:has(th:nth-child(6)) :is(th, td) { padding-inline: 0.5rem; }
-@media (max-width: 640px) { [data-testid="stMainBlockContainer"] { padding: 4.25rem 1rem 3rem; } }
-@media (prefers-reduced-motion: reduce) { * { animation-duration: 0.01ms !important; transition: none !important; } }
-@media print { [data-testid="stSidebar"], [data-testid="stHeader"] { display: none !important; } }
-</style>"""
 # As character references these are text to every reader of Markdown; a backslash does not stop Streamlit's own signs.
 _MARKUP = frozenset("\\`*_{}[]()<>#+-.!|~$:&\"'")
 # A link that is wrong in every setting would otherwise push the page off the screen.
@@ -45,11 +27,6 @@ MOST_REMARKS = 3
 # As long as a browser takes on two cores from a page's first words to its painted picture.
 PICTURE_S = 0.25
 LANGUAGE_NAMES: Mapping[str, str] = {"en": "English", "zh": "中文"}
-
-
-def frame() -> None:
-    """Put the shared style on the page."""
-    st.html(_STYLE)
 
 
 def header(panel: "Panel") -> None:

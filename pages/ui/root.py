@@ -1,8 +1,9 @@
-"""Tell each browser at once where the app's root is."""
+"""Give each browser at once what Streamlit would send late: where the app's root is, and the pages' style."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pages import entries
+from pages.ui.style import STYLE
 
 # What would have the page answered as "unchanged" or packed, and what no longer fits it once it is changed.
 _ASKED = (b"accept-encoding", b"if-none-match", b"if-modified-since")
@@ -23,10 +24,10 @@ def script() -> str:
 
 
 class KnownRoot:
-    """Put ``script`` into the head of every HTML page that ``app`` answers with."""
+    """Put ``script`` and the style into the head of every HTML page that ``app`` answers with."""
 
     def __init__(self, app: ASGIApp) -> None:
-        self.app, self.script = app, script().encode()
+        self.app, self.added = app, (script() + STYLE).encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -51,7 +52,7 @@ class KnownRoot:
                 return
             start, *parts = held
             held.clear()
-            body = b"".join(part.get("body", b"") for part in parts).replace(b"<head>", b"<head>" + self.script, 1)
+            body = b"".join(part.get("body", b"") for part in parts).replace(b"<head>", b"<head>" + self.added, 1)
             kept = [(name, value) for name, value in start["headers"] if name.lower() not in _ANSWERED]
             await send({**start, "headers": [*kept, (b"content-length", str(len(body)).encode())]})
             await send({"type": "http.response.body", "body": body})
