@@ -104,7 +104,8 @@ button:focus-visible, .box:focus-visible { outline: none; box-shadow: var(--ring
 .range:focus-visible::-webkit-slider-thumb { box-shadow: var(--ring); }
 .range:focus-visible::-moz-range-thumb { box-shadow: var(--ring); }
 .ends {
-  display: flex; justify-content: space-between; margin-top: -0.25rem; color: var(--muted); font-size: 0.75rem;
+  display: flex; justify-content: space-between; margin-top: -0.25rem; min-height: 1.125rem; color: var(--muted);
+  font-size: 0.75rem;
   font-variant-numeric: tabular-nums;
 }
 .problem { color: var(--st-red-text-color, var(--st-red-color)); }
