@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import runpy
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import torch
 from attnviz import saturation
 from attnviz import saturation_view as views
 from attnviz.saturation import SCALINGS, groups_for, jacobian_norm, measure, normal_source, scaled_scores, sweep, theory
-from attnviz.saturation.snippet import saturation_snippet
 from attnviz.saturation.training import BATCH, CLASSES, PAIRS, Race, episodes
 from attnviz.saturation_view import settle
 
@@ -241,29 +239,6 @@ def test_the_page_takes_queries_and_keys_from_any_source():
     swept = sweep(trained, d_ks=(8,))
     assert swept.values["none"]["largest"] == 3
     assert swept.values["none"]["top"] == pytest.approx(math.e**3 / (math.e**3 + 4))
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"d_k": "300", "keys": "9", "dtype": "bfloat16"},
-        {"correlation": "-0.4", "variance_k": "3", "power": "0.7", "seed": "5"},
-    ],
-)
-def test_the_snippet_gives_the_page_s_rows(settings, tmp_path, capsys):
-    view = settle(settings).view
-    path = tmp_path / "view.py"
-    fields = {name: getattr(view, name) for name in views.KNOBS if name not in ("rate", "show", "samples")}
-    path.write_text(saturation_snippet(**fields, samples=int(view.samples)), encoding="utf-8")
-    weights = runpy.run_path(str(path))["weights"]
-    for ours, theirs in zip(views.rows(view).values(), weights.values(), strict=True):
-        np.testing.assert_allclose(theirs[0, 0], ours.weights, rtol=1e-5, atol=1e-7)
-    said = capsys.readouterr().out.splitlines()
-    query, key = (tensor.to(getattr(torch, view.dtype)) for tensor in views.source(view)(view.d_k))
-    for line, scaling in zip(said, SCALINGS.values(), strict=True):
-        point = measure(query, key, {"one": scaling}, power=view.power, temperature=1.0, seed=view.seed)["one"]
-        assert line.endswith(f"spread of the scores {point.spread:.3f}, largest weight {point.top:.3f}")
 
 
 # ---- training ----

@@ -1,13 +1,15 @@
 """The saturation page: every view by link, the live route beside the page, and a training that says what it shows."""
 
 import re
+import runpy
 
 import numpy as np
 import pytest
 
 from attnviz.figures.saturation import ROW
 from attnviz.saturation import SCALINGS
-from attnviz.saturation_view import KNOBS, SHOWS, rows, settle
+from attnviz.saturation.training import Race
+from attnviz.saturation_view import KNOBS, SHOWS, curves, rows, scores, settle
 from attnviz.text import LANGUAGES, Refusal
 from pages.ui import saturation_picture, training
 from pages.ui.heatmap.frame import unpack
@@ -160,7 +162,68 @@ def test_the_code_on_the_page_is_that_of_its_view():
     app.session_state["saturation.snippet"] = True
     check(app.run())
     assert app.code[0].value == code(settle({"d_k": "48", "dtype": "bfloat16"}).view).rstrip()
-    assert "[..., :48]" in app.code[0].value and "torch.bfloat16" in app.code[0].value
+    assert (
+        "d_k, keys, temperature, seed = 48, 64, 1.0, 4" in app.code[0].value and "torch.bfloat16" in app.code[0].value
+    )
+
+
+@pytest.mark.parametrize("show", ["collapse", "learning", "limits", "scores"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"d_k": "256", "keys": "9", "dtype": "bfloat16", "temperature": "2"},
+        {"correlation": "-0.4", "variance_k": "3", "power": "0.7", "seed": "5"},
+        {"d_k": "512", "dtype": "float16", "variance_q": "1000", "variance_k": "1000"},
+    ],
+    ids=str,
+)
+def test_the_snippet_gives_the_page_s_rows_and_curves(settings, show, tmp_path, capsys):
+    view = settle(settings | {"show": show}).view
+    path = tmp_path / "view.py"
+    path.write_text(code(view), encoding="utf-8")
+    left = runpy.run_path(str(path))
+    said = capsys.readouterr().out.splitlines()
+    for ours, theirs in zip(rows(view).values(), left["weights"].values(), strict=True):
+        np.testing.assert_allclose(theirs[0, 0].detach().float(), ours.weights, rtol=1e-5, atol=1e-7)
+    names = list(left["scores"])
+    assert len(said) == len(names) + (show == "scores")
+    if show == "scores":
+        for name, values in zip(("q k^T", *names), scores(view).values(), strict=True):
+            finite = values[np.isfinite(values)]
+            assert left["measured"][name]["standard deviation"] == pytest.approx(float(finite.std()), rel=1e-4)
+            assert float((left["steps"][name].hist * left["steps"][name].bin_edges.diff()).sum()) == pytest.approx(1)
+        return
+    swept = curves(view)
+    (place,) = np.flatnonzero(swept.d_k == view.d_k)
+    for line, name, measured in zip(said, names, swept.values.values(), strict=True):
+        assert line.lstrip().startswith(f"{name}: ")
+        if measured["overflowed"][place] == 1.0:
+            assert name not in left["measured"] and line.endswith("every row overflowed")
+            continue
+        found = left["measured"][name]
+        shown = [field for field in measured if show == "limits" or field not in ("overflowed", "zeros")]
+        assert set(found) == set(shown)
+        for field, value in found.items():
+            assert float(value) == pytest.approx(measured[field][place], rel=1e-4, abs=1e-6), field
+            assert f"{field} {value:.4g}" in line
+
+
+@pytest.mark.parametrize("settings", [{"d_k": "16"}, {"d_k": "5", "seed": "3", "rate": "0.5", "power": "0.7"}], ids=str)
+def test_the_snippet_of_the_training_is_the_page_s_training(settings, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("pages.ui.saturation_sections.STEPS", 12)
+    view = settle(settings | {"show": "training"}).view
+    path = tmp_path / "training.py"
+    path.write_text(code(view), encoding="utf-8")
+    losses = runpy.run_path(str(path))["losses"]
+    race = Race(d_k=view.d_k, power=view.power, rate=view.rate, seed=view.seed)
+    for _ in range(12):
+        race.step()
+    for line, theirs, ours in zip(
+        capsys.readouterr().out.splitlines(), losses.values(), race.shown.values(), strict=True
+    ):
+        assert theirs == pytest.approx([step.loss for step in ours], rel=1e-3)
+        assert f"loss {theirs[-1]:.3f}, {100 * ours[-1].right:.0f} % right at step 12" in line
 
 
 # ---- distributions ----

@@ -4,12 +4,14 @@ import streamlit as st
 
 from attnviz.saturation import SCALINGS
 from attnviz.saturation.snippet import saturation_snippet
+from attnviz.saturation.training_snippet import training_snippet
 from attnviz.saturation_view import View, curves
 from pages.ui import layout, saturation_picture, saturation_training
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.plot import plot
 from pages.ui.saturation_picture import STRIPS, Drawn
+from pages.ui.training import STEPS
 from pages.ui.translate import table
 
 SOURCES = (
@@ -91,14 +93,17 @@ def words(panel: Panel) -> None:
         st.markdown(panel.title(f"words.{name}"))
     opened = layout.fold(panel.title("snippet.title"), icon=":material/code:", key="saturation.snippet")
     if opened is not None:
-        opened.markdown(panel.title("snippet.lead"))
+        opened.markdown(panel.title("snippet.training" if panel.settled.view.show == "training" else "snippet.lead"))
         opened.code(code(panel.settled.view), language="python")
     layout.sources(panel.language, SOURCES)
 
 
 def code(view: View) -> str:
-    """Give the script of a view."""
+    """Give the script of what a view shows."""
+    if view.show == "training":
+        return training_snippet(d_k=view.d_k, power=view.power, rate=view.rate, seed=view.seed, steps=STEPS)
     return saturation_snippet(
         d_k=view.d_k, keys=view.keys, samples=int(view.samples), variance_q=view.variance_q, variance_k=view.variance_k,
         correlation=view.correlation, temperature=view.temperature, power=view.power, dtype=view.dtype, seed=view.seed,
+        show=view.show,
     )  # fmt: skip
