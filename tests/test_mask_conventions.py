@@ -16,6 +16,7 @@ from attnviz.mask_view.scores import WIDTH, query_and_key
 from attnviz.mask_view.settings import CONVENTIONS, FORMS
 from attnviz.mask_view.survey import region
 from attnviz.mask_view.view import View, settle
+from attnviz.mask_view.ways_script import ways_script
 from attnviz.masks import MASKS, dense
 from attnviz.text import LANGUAGES, Refusal
 from pages.ui import masks_picture, masks_ways
@@ -285,6 +286,27 @@ def test_the_rule_for_flex_attention_is_the_grid_too(given, tmp_path):
     assert torch.equal(cells[0, 0], allowed)
     assert got["block_mask"].shape[-2:] == (made.length, made.key_length)
     assert "flex_attention)(q, k, v, block_mask=block_mask)" in text
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_the_script_of_a_comparison_gives_its_ways(convention, tmp_path, capsys):
+    long = [{"mask": "padding", "side": "left", "length": "64"},
+            {"length": "16", "key_length": "64", "align": "bottom_right"},
+            {"mask": "sliding_window", "length": "131072", "window": "5", "empty": "0", "seed": "7"}]  # fmt: skip
+    for given in VIEWS + long:
+        made = view(convention=convention, **given)
+        text = ways_script(made)
+        left, found = ran(tmp_path, text), compare(made)
+        assert "attnviz" not in text and np.array_equal(left["allowed"], found.allowed), given
+        said, gave = capsys.readouterr().out.splitlines(), dict(left["given"])
+        assert len(left["ways"]) == len(found.ways)
+        for line, name, way in zip(said, left["ways"], found.ways, strict=True):
+            assert line.lstrip().startswith(f"{name}: ")
+            if way.weights is None:
+                assert name not in gave and way.problem in line
+                continue
+            np.testing.assert_allclose(gave[name], way.weights, atol=1e-6, err_msg=f"{given} {name}")
+            assert f"{way.nans} NaN cells" in line
 
 
 def test_a_plain_causal_mask_names_the_short_form():

@@ -13,6 +13,7 @@ from attnviz.mask_view import timing as times
 from attnviz.mask_view.export import export
 from attnviz.mask_view.settings import CONVENTIONS, FORMS, KNOBS, SECTIONS, mask_knobs, mod_knobs, other_knobs
 from attnviz.mask_view.view import settle
+from attnviz.mask_view.ways_script import ways_script
 from attnviz.masks import MASKS, dense
 from attnviz.masks.own import DEFAULT_RULE
 from attnviz.score_mods import SCORE_MODS
@@ -82,6 +83,15 @@ def test_the_code_on_the_page_is_the_one_that_is_run_elsewhere(form, language, a
     (block,) = app.get("code")
     assert block.value.strip() == export(settle(given).view).strip()
     assert say(language, f"masks.code.{form}") in said(app)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_script_of_a_comparison_is_there_when_it_is_opened(language):
+    given = {"section": "conventions", "convention": "floats", "open": "ways"}
+    app = visit(language, page="masks", **given)
+    (block,) = app.get("code")
+    assert block.value == ways_script(settle(given | {"open": ""}).view).rstrip() and link(app) == given
+    assert say(language, "masks.ways.code_lead") in said(app)
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)

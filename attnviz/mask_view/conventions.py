@@ -236,8 +236,13 @@ def window_of(view: View) -> int:
     return int(str(own.get("window", 3)))
 
 
+def window_part(view: View) -> Part:
+    """Give the part of the view's grid on which windows are compared."""
+    return _part(view.look, view.align == "bottom_right" and not view.is_square)
+
+
 def _windows(view: View) -> Comparison:
-    part, window = _part(view.look, view.align == "bottom_right" and not view.is_square), window_of(view)
+    part, window = window_part(view), window_of(view)
     query, key = _input(view, part)
     grids = [region(MASKS["sliding_window"].build(window=size), *part) for size in (window, window + 1)]
     ours = _ours(query, key, grids[0])

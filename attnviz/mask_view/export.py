@@ -36,7 +36,7 @@ def export(view: View, form: str | None = None) -> str:
     return forms[asked](view)
 
 
-def _rules(view: View) -> tuple[list[str], str]:
+def rules(view: View) -> tuple[list[str], str]:
     """Give the lines that come before, and the expression that says who may attend."""
     lines, made = _one(view, view.mask, dict(view.mask_settings))
     if view.join != "none":
@@ -59,7 +59,7 @@ def _shift(view: View) -> str:
 
 def _allowed(view: View) -> str:
     """Give the lines that make the whole grid."""
-    lines, made = _rules(view)
+    lines, made = rules(view)
     index = f"torch.arange(q_len)[:, None]{_shift(view)}"
     return "\n".join(
         [
@@ -106,7 +106,7 @@ def _additive(view: View) -> str:
 
 
 def _flex(view: View) -> str:
-    lines, made = _rules(view)
+    lines, made = rules(view)
     shift = _shift(view)
     inside = [
         *([f"q_idx = q_idx{shift}"] if shift else []),

@@ -9,6 +9,7 @@ import streamlit as st
 from attnviz import units
 from attnviz.mask_view.conventions import Comparison, Way, compare, window_of
 from attnviz.mask_view.view import View
+from attnviz.mask_view.ways_script import ways_script
 from pages.ui import layout, masks_maps
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
@@ -135,6 +136,10 @@ def show(
         if part == "main":
             st.markdown(panel.title(f"ways.{_sentence(view, found)}", **_numbers(view, found)))
     st.markdown("\n".join(_rows(panel, found)))
+    opened = layout.fold(panel.title("ways.code"), icon=":material/code:", key="masks.ways")
+    if opened is not None:
+        opened.markdown(panel.title("ways.code_lead"))
+        opened.code(ways_script(view), language="python", wrap_lines=True)
     st.subheader(panel.title("libraries.title"), anchor=False)
     st.markdown(panel.title("libraries.table"))
 
