@@ -32,11 +32,22 @@ def test_counts_are_those_of_the_grid(key, settings, piece, monkeypatch):
         cells, found = whole(mask, look), survey(mask, look, max_side=side)
         assert found.keys.tolist() == cells.sum(1).tolist()
         assert (found.pairs, found.empty_rows) == (cells.sum(), (~cells.any(1)).sum())
+        position = np.arange(q_len)[:, None] + look.offset
+        assert found.looks_back == bool((cells & (np.arange(kv_len) <= position)).any())
+        assert found.only_future == (bool(cells.any()) and not found.looks_back)
         pr, pc = found.factor
         assert found.counts.shape == (-(-q_len // pr), -(-kv_len // pc)) and max(found.counts.shape) <= side
         for r, c in itertools.product(*map(range, found.counts.shape)):
             part = cells[r * pr : (r + 1) * pr, c * pc : (c + 1) * pc]
             assert (found.counts[r, c], found.sizes[r, c]) == (part.sum(), part.size)
+
+
+def test_a_mask_turned_around_has_only_the_future_however_long():
+    for piece in (4, 1):
+        look = Look(4096 // piece, 5000 // piece, "bottom_right")
+        assert survey(~MASKS["causal"].build(), look).only_future
+        one = MASKS["own"].build(rule=f"kv_idx > q_idx or kv_idx == {look.kv_len - 1}")
+        assert not survey(one, look).only_future  # the last query sees itself
 
 
 @pytest.mark.parametrize("key", ["causal", "sliding_window", "global_local", "own"])

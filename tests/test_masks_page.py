@@ -217,6 +217,15 @@ def test_a_grid_that_is_too_large_is_refused_and_the_page_stays_alive(language, 
     assert not app.error and MAIN in keys(app)
 
 
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_mask_turned_around_is_warned_of_in_every_section(section, app):
+    for length in ("24", "2048") if section != "reach" else ("24",):
+        for invert in ("1", "0"):
+            go(app, {"invert": invert, "section": section, "length": length, "tile": "64"})
+            warned = [warning for warning in app.warning if warning.value == say("en", "masks.only_future")]
+            assert len(warned) == int(invert)
+
+
 def test_a_long_map_is_pooled_and_its_numbers_are_exact(app):
     go(app, {"mask": "sliding_window", "window": "8", "length": "4096"})
     entry = shown(app, MAIN)[0]["parts"]["main"]["maps"][0] if shown(app, MAIN)[0]["parts"]["main"]["maps"] else None

@@ -49,7 +49,8 @@ class Survey(NamedTuple):
 
     ``keys`` is int64 ``[rows]``: how many keys each query of the region sees, over all keys there are. ``counts`` is
     int64 ``[drawn rows, drawn cols]``: pairs that may attend in each drawn cell, which stands for ``factor`` rows and
-    columns. ``rows`` and ``cols`` are the region.
+    columns. ``rows`` and ``cols`` are the region. ``looks_back`` says whether any query may attend to itself or to a
+    key before it.
     """
 
     keys: np.ndarray
@@ -57,6 +58,7 @@ class Survey(NamedTuple):
     factor: tuple[int, int]
     rows: Span
     cols: Span
+    looks_back: bool
 
     @property
     def sizes(self) -> np.ndarray:
@@ -78,6 +80,11 @@ class Survey(NamedTuple):
     def empty_rows(self) -> int:
         """Rows without a key."""
         return int((self.keys == 0).sum())
+
+    @property
+    def only_future(self) -> bool:
+        """There are pairs that may attend, and every one has its key after its query."""
+        return self.pairs > 0 and not self.looks_back
 
 
 def region(mask: Mask, look: Look, rows: Span, cols: Span) -> Tensor:
@@ -135,7 +142,7 @@ def survey(
     factor = factors(height, width, max_side) if tile is None else (tile, tile)
     counts = torch.zeros(math.ceil(height / factor[0]), math.ceil(width / factor[1]), dtype=torch.int32)
     keys = torch.zeros(height, dtype=torch.int32)
-    mask, step = mask.at(look.batch, look.kv_len), steps(mask, look)
+    mask, step, looks_back = mask.at(look.batch, look.kv_len), steps(mask, look), False
     for start in range(*rows, step):
         part = (start, min(start + step, rows[1]))
         seen = visible(mask, look, part)
@@ -144,6 +151,7 @@ def survey(
         cells = region(mask, look, part, seen).to(torch.uint8)
         at = torch.arange(part[0] - rows[0], part[1] - rows[0])
         keys[at] = cells.sum(1, dtype=torch.int32)
+        looks_back = looks_back or bool(torch.tril(cells, part[0] + look.offset - seen[0]).any())
         first, stop = max(seen[0], cols[0]), min(seen[1], cols[1])
         if first >= stop:
             continue
@@ -153,7 +161,8 @@ def survey(
         pooled = pool_axis(inside, 1, factor[1], _total)
         place = (whole - cols[0]) // factor[1]
         counts[:, place : place + pooled.shape[1]].index_add_(0, at // factor[0], pooled.to(torch.int32))
-    return Survey(to_numpy(keys).astype(np.int64), to_numpy(counts).astype(np.int64), factor, rows, cols)
+    found = (to_numpy(part).astype(np.int64) for part in (keys, counts))
+    return Survey(*found, factor, rows, cols, looks_back)
 
 
 def coarser(found: Survey, max_side: int) -> Survey:

@@ -4,7 +4,6 @@ from functools import lru_cache
 
 import numpy as np
 import streamlit as st
-import torch
 
 from attnviz import units
 from attnviz.mask_view import timing as times
@@ -23,8 +22,6 @@ from pages.ui.translate import say, table
 
 PLAIN_HEIGHT = 250
 NO_BREAK = "\N{NO-BREAK SPACE}"
-# Up to here a whole grid is looked at for pairs that lie behind a query.
-MOST_LOOKED = 1024
 
 SOURCES = (
     ("Vaswani et al. 2017, Attention Is All You Need, §3.2.3", "https://arxiv.org/abs/1706.03762"),
@@ -36,13 +33,10 @@ SOURCES = (
 )  # fmt: skip
 
 
-@lru_cache(maxsize=16)
-def only_future(view: View) -> bool:
-    """Say whether every pair that may attend has its key behind the query, so that no query sees itself or the past."""
-    if max(view.length, view.key_length) > MOST_LOOKED:
-        return False
-    cells = region(view.build_mask(), view.look, (0, view.length), (0, view.key_length))
-    return not bool(torch.tril(cells, view.look.offset).any())
+def turned(panel: Panel) -> None:
+    """Say so where every pair that may attend has its key after the query: no query sees itself or the past."""
+    if masks_maps.counted(panel.settled.view).only_future:
+        st.warning(panel.title("only_future"), icon=":material/warning:")
 
 
 def why(panel: Panel) -> None:

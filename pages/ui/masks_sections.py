@@ -177,8 +177,7 @@ def _counts(panel: Panel) -> None:
         st.warning(panel.title("empty_warning", rows=units.count(found.empty_rows)), icon=":material/warning:")
     if found.pairs == cells:
         st.caption(panel.title("no_effect"))
-    if found.pairs and masks_details.only_future(view):
-        st.warning(panel.title("only_future"), icon=":material/warning:")
+    masks_details.turned(panel)
 
 
 def _short(number: int) -> str:
@@ -202,6 +201,7 @@ def _blocks(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid])
         one.metric(panel.title("blocks.skipped_name"), words["skipped"], help=panel.title("blocks.skipped_help"))
         two.metric(panel.title("blocks.useful_name"), words["useful"], help=panel.title("blocks.useful_help"))
         st.markdown(panel.title("blocks.counts", **words))
+        masks_details.turned(panel)
         masks_details.timing(panel)
 
 
@@ -219,15 +219,18 @@ def _reach(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) 
         _plot(panel, group, figure, alt, panel.title("reach.chart"))
         if found.settled is not None:
             st.caption(panel.title("reach.settled", layers=found.settled))
+        masks_details.turned(panel)
         st.markdown(panel.title("reach.words"))
 
 
 def _ways(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) -> None:
+    masks_details.turned(panel)
     masks_ways.show(panel, group, parts, selection(panel), lambda chosen: select(panel, "cell", chosen))
 
 
 def _code(panel: Panel, group: Group, parts: Mapping[str, masks_picture.Grid]) -> None:
     """Show the mask as code."""
+    masks_details.turned(panel)
     panel.control("form", segmented=True, bare=True)
     view = panel.settled.view
     st.markdown(panel.title(f"code.{view.form}"))
