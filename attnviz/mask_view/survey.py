@@ -161,8 +161,11 @@ def survey(
         pooled = pool_axis(inside, 1, factor[1], _total)
         place = (whole - cols[0]) // factor[1]
         counts[:, place : place + pooled.shape[1]].index_add_(0, at // factor[0], pooled.to(torch.int32))
-    found = (to_numpy(part).astype(np.int64) for part in (keys, counts))
-    return Survey(*found, factor, rows, cols, looks_back)
+    return Survey(_wide(keys), _wide(counts), factor, rows, cols, looks_back)
+
+
+def _wide(counts: Tensor) -> np.ndarray:
+    return to_numpy(counts).astype(np.int64)
 
 
 def coarser(found: Survey, max_side: int) -> Survey:
