@@ -19,7 +19,7 @@ from attnviz.masks import MASKS
 from attnviz.text import LANGUAGES, Refusal
 from attnviz.variants.linear import linear_attention
 from attnviz.variants.state.features import FEATURE_MAPS, directions
-from pages.ui import linear_measured
+from pages.ui import linear_measured, linear_memory
 from pages.ui.heatmap.frame import unpack
 from pages.ui.linear_picture import cell, frame
 from pages.ui.translate import say
@@ -38,7 +38,9 @@ def test_the_page_and_the_live_route_draw_the_same(show, language):
     assert not app.warning and link(app) == settings
     header, parts = unpack(frame({"lang": language, **settings}))
     drawn = {key.removeprefix("linear."): figure for key, figure in plots(app).items()}
-    assert drawn == header.get("figures", {})
+    # What is measured is no part of the live frame.
+    still = {key: drawn.pop(key) for key in ("memory",) if key in drawn}
+    assert len(still) == (show == "cost") and drawn == header.get("figures", {})
     assert len(drawn) == {"recall": 2, "features": 2, "cost": 1, "forms": 0}[show]
     for part in ("weights", "state"):
         got, live = shown(app, f"linear.{part}")[1][part], parts[part]
@@ -236,21 +238,62 @@ def test_flops_cross_where_they_are_said_to():
 
 @pytest.mark.parametrize("name", ["elu", "performer"])
 def test_the_kinds_are_measured_at_the_view_s_sizes(name):
-    one, names = view(feature_map=name, d_k="8", features="5"), dict.fromkeys(cost.KINDS, "x")
+    one, names = view(feature_map=name, d_k="8", features="5"), dict.fromkeys(cost.WEIGHED, "x")
     asked = cost.requests(one, names)
     assert asked == cost.requests(one, names) and [request.q_len for request in asked] == list(cost.LENGTHS)
     for request in asked:
-        assert (request.mask, request.threads, request.memory, request.mode) == ("causal", 1, False, "forward")
+        assert (request.mask, request.threads, request.memory, request.mode) == ("causal", 1, True, "forward")
         assert [(of.variant, of.backend, of.what) for of in request.contestants] == [
             ("mha", "sdpa", "core"), ("linear", "chunked", "core"), ("delta", "chunked", "core"),
+            *([("mha", "eager", "core")] if request.q_len <= 1024 else []),
         ]  # fmt: skip
         assert all((of.config.num_attention_heads, of.config.head_dim) == (4, 8) for of in request.contestants)
         assert request.contestants[1].config.feature_map == name
     assert asked[0].contestants[1].config.width == (5 if name == "performer" else 8)
     result = measure(replace(asked[0], rounds=2, budget_s=0.05, limit_s=120))
-    found = linear_measured.known(asked, [result])
-    assert {kind: list(times) for kind, times in found.items()} == {kind: [32] for kind in cost.KINDS}
-    assert "chunked" in [point.kernel for point in result.points][1]  # type: ignore[union-attr]
+    points = linear_measured.known(asked, [result])
+    for found in (linear_measured.times(points), linear_memory.peaks(points)):
+        assert {kind: list(known) for kind, known in found.items()} == {kind: [32] for kind in cost.WEIGHED}
+    assert "chunked" in points["linear"][32].kernel
+    for kind in ("softmax", "linear", "eager"):
+        assert points[kind][32].peak_bytes == cost.peaks(one, kind, (32,))[0]
+
+
+def test_memory_is_said_as_it_is_predicted_and_measured():
+    """The causal form takes more memory than a softmax that keeps no matrix (fast-transformers 83)."""
+    one = view(show="cost")
+    least = {kind: dict(zip(cost.LENGTHS, cost.peaks(one, kind, cost.LENGTHS), strict=True)) for kind in cost.WEIGHED}
+    more = [length for length in cost.LENGTHS if least["linear"][length] > least["softmax"][length]]
+    assert more == [32, 64, 128, 256, 512]
+    before = linear_memory.drawn(one, {kind: {} for kind in cost.WEIGHED}, "en")
+    assert before.caption == (
+        "Peak memory, predicted: at 1,024 tokens linear 428 KiB, softmax 802 KiB; linear takes more up to 512"
+    )
+    lines = [trace for trace in before.figure["data"] if trace["mode"] == "lines" and len(trace["x"]) > 1]
+    for kind, trace in zip(cost.WEIGHED, lines, strict=True):
+        assert {length: dict(zip(trace["x"], trace["y"], strict=True))[length] for length in cost.LENGTHS} == least[
+            kind
+        ]
+    assert "measured" not in before.caption and least["eager"][1024] > 100 * least["linear"][1024]
+    for softmax, linear, words in (
+        ((5, 5, 5), (4, 4, 4), "at every length"), ((5, 5, 5), (6, 6, 6), "more at every length"),
+        ((5, 5, 5), (6, 4, 6), "more at 64, 4,096"), ((5, 5, 5), (6, 6, 4), "more up to 128"),
+    ):  # fmt: skip
+        known = {kind: dict(zip((64, 128, 4096), bytes_, strict=True)) for kind, bytes_ in
+                 (("softmax", softmax), ("linear", linear), ("delta", linear), ("eager", ()))
+                 if bytes_} | {"eager": {}}  # fmt: skip
+        drawn = linear_memory.drawn(one, known, "en")
+        assert words in drawn.caption and "measured here: at 4,096 tokens" in drawn.caption
+        dots = {trace["name"]: trace for trace in drawn.figure["data"] if trace["mode"] == "lines+markers"}
+        assert list(dots["linear, chunks of 64"]["y"]) == list(linear)
+
+
+def test_a_state_for_every_token_is_counted_as_it_is_held():
+    one = view(d_k="8", feature_map="performer", features="5")
+    states_of_all = torch.ones(cost.HEADS, 1024, 5, 9).cumsum(1)
+    assert cost.every_state(one, 1024) == states_of_all.nbytes
+    times = states_of_all.nbytes / cost.peaks(one, "linear", (1024,))[0]
+    assert f"would hold 720 KiB at 1,024 tokens: {times:.3g}× the chunked" in linear_memory.words(one, "en")
 
 
 def test_times_say_which_was_faster_whatever_they_are():
@@ -271,11 +314,19 @@ def test_times_say_which_was_faster_whatever_they_are():
         assert words in drawn.caption and "5 rounds" in drawn.caption
         dots = {trace["name"]: trace for trace in drawn.figure["data"] if trace.get("mode") == "lines+markers"}
         assert [list(trace["y"]) for trace in dots.values()] == [list(softmax), list(linear), list(linear)]
+        assert "hollow: noisy" not in str(drawn.figure["data"])
         lines = [trace["y"] for trace in drawn.figure["data"] if trace["mode"] == "lines" and trace["x"] == [32, 64]]
         # The dashed line of softmax goes through its last dot; the others stand in the ratio of their FLOPs.
         assert lines[0][-1] == softmax[-1]
         counted = cost.flops(one, 32)
         assert lines[1][0] / lines[0][0] == pytest.approx(counted["linear"] / counted["softmax"])
+    # One noisy dot is hollow: the legend names that, and shows the curves' own dots full.
+    found["softmax"][32] = Latency(1.0, 0.5, 1.5, 0.5, 5)
+    data = linear_measured.drawn(one, found, "en").figure["data"]
+    symbols = {trace["name"]: trace["marker"]["symbol"] for trace in data if trace.get("showlegend", True)
+               and "marker" in trace}  # fmt: skip
+    assert symbols == {"softmax": "circle", "linear, chunks of 64": "circle", "delta rule, chunks of 64": "circle",
+                       "hollow: noisy": "circle-open"}  # fmt: skip
     # Stopped before linear attention was measured: nothing is said of who was faster.
     found["linear"] = found["delta"] = {}
     assert linear_measured.drawn(one, found, "en").caption == "Time"
@@ -293,7 +344,12 @@ def test_the_measurement_is_the_worker_s_and_belongs_to_its_settings(monkeypatch
         time.sleep(0.1)
         app = check(app.run())
     shown = app.session_state["linear.cost.measured"].job.shown
-    drawn = plots(check(app.run()))["linear.time"]
+    drawn, weighed = (plots(check(app.run()))[key] for key in ("linear.time", "linear.memory"))
+    peaks = [trace for trace in weighed["data"] if trace.get("mode") == "lines+markers"]
+    assert [numbers(trace["y"]) for trace in peaks] == [
+        [result.points[at].peak_bytes for result in shown] for at in range(4)
+    ]
+    assert "Peak memory, measured here: at 64 tokens" in weighed["layout"]["meta"]["caption"]
     dots = [trace for trace in drawn["data"] if trace.get("mode") == "lines+markers"]
     for at, trace in enumerate(dots):
         assert numbers(trace["x"]) == [32, 64]

@@ -99,6 +99,7 @@ def curves(
     base: int = 10,
     crossings: Mapping[str, tuple[Amount, Amount]] | None = None,
     ticks: tuple[Sequence[Amount], Sequence[str]] | None = None,
+    noisy: str = "",
 ) -> Figure:
     """Draw curves on two logarithmic axes.
 
@@ -111,6 +112,7 @@ def curves(
         base: The upright axis has marks at powers of this.
         crossings: Words → where two curves cross.
         ticks: Places on the axis of sizes and what they are called.
+        noisy: What hollow dots are called; empty leaves them without a name.
     """
     data = [trace for index, row in enumerate(rows) for trace in _curve(row, f"theme-{index % COLOURS}", label)]
     for name, style, drawn in ((predicted, _DASHES, [row.predicted for row in rows]),
@@ -118,6 +120,9 @@ def curves(
         if any(line is not None for line in drawn):
             data.append({"type": "scatter", "mode": "lines", "x": [None], "y": [None], "name": name,
                          "line": {"color": _GREY, **style}})  # fmt: skip
+    if noisy and any(any(row.noisy) for row in rows):
+        data.append({**_entry(noisy, _GREY), "mode": "markers",
+                     "marker": {"color": _GREY, "size": 9, "symbol": "circle-open"}})  # fmt: skip
     for words, (x, y) in (crossings or {}).items():
         data.append({"type": "scatter", "mode": "markers", "x": [x], "y": [y], "text": [words],
                      "showlegend": False, "hovertemplate": "%{text}<extra></extra>",
@@ -158,13 +163,23 @@ def _curve(row: Curve, colour: str, label: Callable[[float], str]) -> list[Figur
             }
         }  # fmt: skip
     symbols = ["circle-open" if noisy else "circle" for noisy in row.noisy] or "circle"
+    # A legend takes the shape of a curve's first dot, which may be hollow, and shows no dot where there is none yet.
+    data.append({**_entry(row.name, colour), "legendgroup": row.name})
     data.append(
         {"type": "scatter", "mode": "lines+markers", "x": list(row.xs), "y": list(row.ys), "name": row.name,
+         "showlegend": False,
          "legendgroup": row.name, "marker": {"color": colour, "size": 9, "symbol": symbols},
          "line": {"color": colour, "width": 1.5},
          "hovertemplate": "%{x} · %{y:.3~s}<extra>%{fullData.name}</extra>", **spread}
     )  # fmt: skip
     return data
+
+
+def _entry(name: str, colour: str) -> Figure:
+    """Give a curve of which only the legend shows something."""
+    return {"type": "scatter", "mode": "markers+lines", "x": [None], "y": [None], "name": name,
+            "marker": {"color": colour, "size": 9, "symbol": "circle"},
+            "line": {"color": colour, "width": 1.5}}  # fmt: skip
 
 
 def _beyond(high: Amount | None, low: Amount | None) -> Amount:

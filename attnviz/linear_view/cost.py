@@ -1,10 +1,10 @@
-"""What linear attention and the delta rule cost against softmax at each length: FLOPs counted, times to be measured."""
+"""What linear attention and the delta rule cost against softmax at each length, counted and measured."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from attnviz import device as devices
-from attnviz.benchmark import Contestant, Request
+from attnviz.benchmark import Contestant, Request, declared_peak
 from attnviz.linear_view.settings import View
 from attnviz.variants import VARIANTS
 
@@ -15,6 +15,10 @@ BUDGET_S = 0.6
 KINDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {"softmax": ("mha", "sdpa"), "linear": ("linear", "chunked"), "delta": ("delta", "chunked")}
 )
+# Of eager softmax, which writes every pair down, the memory is shown too.
+WEIGHED: Mapping[str, tuple[str, str]] = MappingProxyType({**KINDS, "eager": ("mha", "eager")})
+# From this length on eager's matrices are not made only to be weighed: the formula says what they take.
+MOST_EAGER = 1024
 
 
 def sizes(view: View, kind: str) -> dict[str, int | str]:
@@ -58,17 +62,40 @@ def _less(view: View, length: int) -> bool:
     return counted["linear"] < counted["softmax"]
 
 
+def _contestant(view: View, kind: str, name: str = "") -> Contestant:
+    variant, form = WEIGHED[kind]
+    return Contestant(variant, form, sizes(view, kind), label=name)
+
+
+def kinds(length: int) -> tuple[str, ...]:
+    """Give the kinds that are measured at a length, in turn."""
+    return tuple(kind for kind in WEIGHED if kind in KINDS or length <= MOST_EAGER)
+
+
 def requests(view: View, names: Mapping[str, str]) -> tuple[Request, ...]:
-    """Give one request for each length: all kinds in turn, causally, each called by its name."""
-    contestants = tuple(
-        Contestant(variant, form, sizes(view, kind), label=names[kind]) for kind, (variant, form) in KINDS.items()
-    )
+    """Give one request for each length: its kinds in turn, causally, each called by its name."""
     return tuple(
         Request(
-            contestants, q_len=length, mask="causal", device=devices.default_device(), memory=False, budget_s=BUDGET_S
+            tuple(_contestant(view, kind, names[kind]) for kind in kinds(length)), q_len=length, mask="causal",
+            device=devices.default_device(), budget_s=BUDGET_S,
         )
         for length in LENGTHS
-    )
+    )  # fmt: skip
+
+
+def peaks(view: View, kind: str, lengths: Sequence[int]) -> list[int]:
+    """Predict what a kind's call allocates at its peak at each length, its output included, its inputs not.
+
+    Softmax's and linear attention's are to the byte on one CPU thread; the delta rule's is an estimate.
+    """
+    one = _contestant(view, kind)
+    found = [declared_peak(one, Request((one,), q_len=length, mask="causal")) for length in lengths]
+    return [peak for peak in found if peak is not None]
+
+
+def every_state(view: View, length: int) -> int:
+    """Count the bytes of a linear state kept for every token, as a cumulative sum over the tokens keeps it."""
+    return 4 * HEADS * length * view.width * (view.d_k + 1)
 
 
 def crossed(lengths: Sequence[int], softmax: Sequence[float], linear: Sequence[float]) -> int | None:

@@ -1,51 +1,83 @@
-"""What mixing the tokens costs on this machine, measured at each length: the right half of the linear page's costs."""
+"""What mixing the tokens takes on this machine, measured at each length: the linear page's costs beside the FLOPs."""
 
 from collections.abc import Sequence
 
 import streamlit as st
 
 from attnviz import units
-from attnviz.benchmark import Latency, Request, Result
+from attnviz.benchmark import Latency, Point, Request, Result
 from attnviz.figures.measured import Curve, curves
 from attnviz.linear_view import cost
 from attnviz.linear_view.settings import View
-from pages.ui import measured
+from pages.ui import linear_memory, measured
+from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.plot import plot
 from pages.ui.plot.spec import Drawn
 from pages.ui.translate import table
 
-HEIGHT = 330
+HEIGHT = linear_memory.HEIGHT
 Known = dict[str, dict[int, Latency]]
 
 
-def section(panel: Panel) -> None:
-    """Offer the measurement, and draw what is known of it."""
+def section(panel: Panel, flops: Drawn, group: Group) -> None:
+    """Offer the measurement, and draw what is counted and predicted, with what is known of it.
+
+    Args:
+        panel: The page's panel.
+        flops: The chart of FLOPs, which follows the sliders.
+        group: The live group that it follows.
+    """
     words = table(panel.language, "linear.cost")
-    asked = cost.requests(panel.settled.view, {kind: words[kind] for kind in cost.KINDS})
-    measured.section(panel, "cost", asked, lambda requests, shown: _draw(panel, requests, shown))
+    asked = cost.requests(panel.settled.view, {kind: words[kind] for kind in cost.WEIGHED})
+    measured.section(panel, "cost", asked, lambda requests, shown: _draw(panel, flops, group, requests, shown))
 
 
-def _draw(panel: Panel, requests: Sequence[Request], shown: Sequence[Result]) -> None:
-    found = known(requests, shown)
+def _draw(panel: Panel, flops: Drawn, group: Group, requests: Sequence[Request], shown: Sequence[Result]) -> None:
+    view, language = panel.settled.view, panel.language
+    points = known(requests, shown)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        _plot(panel, "flops", flops, group)
+    with right:
+        _plot(panel, "memory", linear_memory.drawn(view, linear_memory.peaks(points), language))
+    found = times(points)
     if not any(found.values()):
         st.caption(panel.title("cost.hint"))
+        st.caption(f"{panel.title('cost.note')} {linear_memory.words(view, language)}")
         return
-    one = drawn(panel.settled.view, found, panel.language)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        _plot(panel, "time", drawn(view, found, language))
+    for key in ("note", "time_note"):
+        right.caption(panel.title(f"cost.{key}"))
+    right.caption(linear_memory.words(view, language))
+
+
+def _plot(panel: Panel, key: str, one: Drawn, group: Group | None = None) -> None:
     plot(
-        one.figure, key="linear.time", label=one.caption, alt=one.alt, caption=one.caption,
-        words=table(panel.language, "plot"), height=HEIGHT,
+        one.figure, key=f"linear.{key}", label=one.caption, alt=one.alt, caption=one.caption,
+        words=table(panel.language, "plot"), height=HEIGHT, group=group, part=None if group is None else key,
     )  # fmt: skip
 
 
-def known(requests: Sequence[Request], shown: Sequence[Result]) -> Known:
-    """Give the times that are known of each kind, by length."""
-    found: Known = {kind: {} for kind in cost.KINDS}
+def known(requests: Sequence[Request], shown: Sequence[Result]) -> dict[str, dict[int, Point]]:
+    """Give what is known of each kind, by length."""
+    found: dict[str, dict[int, Point]] = {kind: {} for kind in cost.WEIGHED}
     for request, result in zip(requests, shown, strict=False):
-        for kind, point in zip(cost.KINDS, measured.points(result, len(cost.KINDS)), strict=True):
-            if point is not None and point.latency_s is not None:
-                found[kind][request.q_len] = point.latency_s
+        kinds = cost.kinds(request.q_len)
+        for kind, point in zip(kinds, measured.points(result, len(kinds)), strict=True):
+            if point is not None:
+                found[kind][request.q_len] = point
     return found
+
+
+def times(points: dict[str, dict[int, Point]]) -> Known:
+    """Give the times that are known."""
+    return {
+        kind: {length: point.latency_s for length, point in each.items() if point.latency_s is not None}
+        for kind, each in points.items()
+    }
 
 
 def drawn(view: View, found: Known, language: str) -> Drawn:
@@ -56,7 +88,7 @@ def drawn(view: View, found: Known, language: str) -> Drawn:
     lengths = [length for length in cost.LENGTHS if length <= longest]
     shown = []
     for kind, times in found.items():
-        line = [cost.flops(view, length)[kind] / rate for length in lengths] if rate else None
+        line = [cost.flops(view, length)[kind] / rate for length in lengths] if rate and kind in cost.KINDS else None
         every = list(times.values())
         shown.append(
             Curve(
@@ -65,7 +97,7 @@ def drawn(view: View, found: Known, language: str) -> Drawn:
             )
         )  # fmt: skip
     figure = curves(
-        shown, x_title=words["length"], predicted=words["predicted"], label=units.seconds,
+        shown, x_title=words["length"], predicted=words["predicted"], label=units.seconds, noisy=words["noisy"],
         ticks=(cost.LENGTHS, [units.short_length(length) for length in cost.LENGTHS]),
     )  # fmt: skip
     figure["layout"] |= {"height": HEIGHT}

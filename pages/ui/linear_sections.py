@@ -89,13 +89,13 @@ def below(panel: Panel, group: Group) -> None:
         return
     sizes = {"map": view.map.label.say(panel.language), "features": view.width, "d_k": view.d_k}
     st.markdown(panel.title(f"{view.show}.lead", **sizes))
-    columns = iter(st.columns(2, gap="medium"))
-    for part, one in linear_charts.draw(view, panel.language).items():
-        with next(columns):
-            _plot(panel, part, one, group)
+    drawn = linear_charts.draw(view, panel.language)
     if view.show == "cost":
-        with next(columns):
-            linear_measured.section(panel)
+        linear_measured.section(panel, drawn["flops"], group)
+        return
+    for column, (part, one) in zip(st.columns(2, gap="medium"), drawn.items(), strict=True):
+        with column:
+            _plot(panel, part, one, group)
     st.caption(panel.title(f"{view.show}.note"))
 
 
