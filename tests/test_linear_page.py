@@ -19,7 +19,7 @@ from attnviz.masks import MASKS
 from attnviz.text import LANGUAGES, Refusal
 from attnviz.variants.linear import linear_attention
 from attnviz.variants.state.features import FEATURE_MAPS, directions
-from pages.ui import linear_measured, linear_memory
+from pages.ui import linear_charts, linear_measured, linear_memory
 from pages.ui.heatmap.frame import unpack
 from pages.ui.linear_picture import cell, frame
 from pages.ui.translate import say
@@ -206,6 +206,33 @@ def test_random_features_follow_their_formula_where_q_and_k_are_small():
     assert small.output[estimates.COUNTS.index(64)] == pytest.approx(np.median(apart), rel=1e-4)
     assert small.output[-1] < 0.2 * small.elu and large.output[2] > large.elu
     assert (large.kernel < large.expected).all() and large.kernel[-1] > 0.1
+
+
+def test_what_lies_off_a_chart_is_said_with_its_size():
+    found = recall.measure(view(feature_map="identity")).error
+    most, last = found["linear"].max(), found["sum"].max()
+    pairs = recall.PAIRS[int(found["linear"].argmax())]
+    assert most > 100 and last == found["sum"][-1] > 2.05
+    caption = linear_charts.draw(view(feature_map="identity"), "en")["error"].caption
+    assert caption.endswith(
+        f"; beyond the chart: Identity, normalised ({most:,.2g} at {pairs} pairs), plain sum ({last:.2g} at 512 pairs)"
+        .replace("2.5e+03", "2,500")
+    )  # fmt: skip
+    assert "beyond" not in linear_charts.draw(view(d_k="128"), "en")["error"].caption
+    large = {"show": "features", "size": "3", "d_k": "128", "length": "128"}
+    value = f"{estimates.measure(view(**large)).expected[estimates.COUNTS.index(256)]:.1e}".replace("+", "")
+    for settings, words in (
+        (large, f"; the formula lies above the chart (with 256 features: {value})"),
+        (
+            {"show": "features", "size": "10", "d_k": "128", "length": "2"},
+            "(with 256 features: more than float64 holds)",
+        ),
+    ):
+        shown = linear_charts.draw(view(**settings), "en")
+        high = shown["kernel"].figure["layout"]["yaxis"]["range"][1]
+        assert shown["kernel"].caption.endswith(words) and "formula" not in shown["output"].caption
+        assert (np.log10(estimates.measure(view(**settings)).expected) > high).all()
+    assert "formula" not in linear_charts.draw(view(show="features"), "en")["kernel"].caption
 
 
 @pytest.mark.parametrize("settings", [

@@ -14,6 +14,8 @@ from pages.ui.translate import table
 COLOURS = tuple(f"theme-{index}" for index in range(5))
 # An axis reaches so far above what was measured; an error below the second is float64's own.
 _BEYOND, _ROUNDING = 100.0, 1e-16
+# The chart of errors in recall ends here: twice the values, an answer is no answer any more.
+_MOST_ERROR = 2.05
 # Of recall and cost: the colour of each method.
 _COLOUR = {"softmax": 0, "linear": 1, "sum": 4, "delta": 2}
 
@@ -36,14 +38,24 @@ def _recall(view: View, language: str) -> dict[str, Drawn]:
         if part == "error":
             shown += [Curve(names[key], recall.PAIRS, line, _COLOUR[key], False) for key, line in expected.items()]
         figure = curves(
-            shown, x_title=words["pairs"], ticks=ticks, limits=(0.0, 2.05) if part == "error" else (0.0, 1.05),
+            shown, x_title=words["pairs"], ticks=ticks, limits=(0.0, _MOST_ERROR) if part == "error" else (0.0, 1.05),
             marks=marks, colours=COLOURS,
         )  # fmt: skip
         place = recall.PAIRS.index(64)
         numbers = ", ".join(f"{names[key]} {values[key][place]:.2f}" for key in recall.METHODS)
         alt = words["alt"].format(title=words[part], pairs=64, numbers=numbers)
-        drawn[part] = Drawn(figure, words[part], alt)
+        drawn[part] = Drawn(figure, words[part] + (_off_chart(words, names, values) if part == "error" else ""), alt)
     return drawn
+
+
+def _off_chart(words: Mapping[str, str], names: Mapping[str, str], error: Mapping[str, np.ndarray]) -> str:
+    """Say how far those errors go that the chart has no room for."""
+    said = [
+        words["far"].format(name=names[key], most=units.number(float(values.max()), 2),
+                            pairs=units.count(recall.PAIRS[int(values.argmax())]))
+        for key, values in error.items() if values.max() > _MOST_ERROR
+    ]  # fmt: skip
+    return words["off"].format(each=words["comma"].join(said)) if said else ""
 
 
 def _features(view: View, language: str) -> dict[str, Drawn]:
@@ -55,13 +67,14 @@ def _features(view: View, language: str) -> dict[str, Drawn]:
         Curve(words["measured"], estimates.COUNTS, found.kernel, 0),
         Curve(words["measured"], estimates.COUNTS, found.expected, 0, False),
     ]
+    # The formula may lie beyond all that was measured, and beyond all numbers.
+    limits = _around([*found.kernel, *np.minimum(found.expected, _BEYOND * found.kernel.max())])
+    formula = found.expected[place]
+    off = "" if (found.expected <= limits[1]).any() else words["off"].format(
+        value=units.number(formula, 2) if np.isfinite(formula) else words["infinite"])  # fmt: skip
     drawn = {
         "kernel": (
-            curves(
-                kernel, x_title=words["count"], ticks=ticks, log=True, colours=COLOURS,
-                # The formula may lie beyond all that was measured, and beyond all numbers.
-                limits=_around([*found.kernel, *np.minimum(found.expected, _BEYOND * found.kernel.max())]),
-            ),
+            curves(kernel, x_title=words["count"], ticks=ticks, log=True, colours=COLOURS, limits=limits),
             found.kernel,
         ),
         "output": (
@@ -74,7 +87,11 @@ def _features(view: View, language: str) -> dict[str, Drawn]:
         ),
     }  # fmt: skip
     return {
-        part: Drawn(figure, words[part], words["alt"].format(title=words[part], number=f"{numbers[place]:.3g}"))
+        part: Drawn(
+            figure,
+            words[part] + (off if part == "kernel" else ""),
+            words["alt"].format(title=words[part], number=f"{numbers[place]:.3g}"),
+        )
         for part, (figure, numbers) in drawn.items()
     }
 

@@ -34,7 +34,7 @@ def test_maps_states_and_curves_follow_a_slider(visit: Open) -> None:
     page = visit("lang=en&step=3")
     expect(page.locator(".st-key-linear-error .scatterlayer .trace").first).to_be_attached()
     expect(maps(page, "state")).to_contain_text(
-        "After 3 tokens, as after any number: 16 × 16 and the sum of φ(k), 272 numbers"
+        "Tokens read: 3. After any number of them: 16 × 16 and the sum of φ(k), 272 numbers"
     )
     page.get_by_role("slider", name="d_k (head_dim)", exact=True).press("Home")
     expect(maps(page, "state")).to_contain_text("1 × 1 and the sum of φ(k), 2 numbers")
@@ -61,3 +61,8 @@ def test_fits_a_phone(visit: Open, language: str) -> None:
     for name in ("weights", "state"):
         box = resting_box(maps(page, name))
         assert box["x"] >= 0 and box["x"] + box["width"] <= PHONE[0] + 1
+    # Each state has colours of its own: what they reach to stands under its title where there is no room beside it.
+    labels = maps(page, "state").evaluate("root => root.attnvizLayout.labels")
+    titles, ranges = ([one for one in labels if one["axis"] == axis] for axis in ("title", "range"))
+    assert [re.fullmatch(r"−([\d.]+) – \1", one["text"]) is not None for one in ranges] == [True, True]
+    assert all(below["y"] >= above["y"] + above["h"] for above, below in zip(titles, ranges, strict=True))

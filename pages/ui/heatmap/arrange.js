@@ -212,8 +212,9 @@ function beside({ maps, width, height, em, ruler, view }) {
 // Where everything stands.
 //   maps: those of the grid; width, height: of the picture; em: text size; strip: thumbnails, without axes and bar;
 //   rows: maps that share their rows and nothing else;
-//   view: the window on the first map, in tokens; headings: how many lines have one, 0 is none.
-function arrange({ maps, width, height, em, ruler, strip, rows: shared, view, headings = 0 }) {
+//   view: the window on the first map, in tokens; headings: how many lines have one, 0 is none;
+//   notes: what stands beside each title, or null; below the titles where one of them has no room for it.
+function arrange({ maps, width, height, em, ruler, strip, rows: shared, view, headings = 0, notes = null }) {
   if (shared) return beside({ maps, width, height, em, ruler, view })
   const bounds = Object.assign(strip ? [0.5, 1.6] : [0.4, 2.2], { equal: strip })
   const narrow = width < 480
@@ -223,6 +224,13 @@ function arrange({ maps, width, height, em, ruler, strip, rows: shared, view, he
   const spans = { rows: [view.top, view.bottom], cols: [view.left, view.right] }
   const longest = Math.min(7 * em, width * (narrow ? 0.2 : 0.22))
   const attempt = (plans, lines = 1) => {
+    const made = stand(plans, lines)
+    if (notes === null || lines > 1) return made
+    const [titles, wide] = [maps.map(map => ruler.width(map.title)), notes.map(note => ruler.width(note))]
+    const cut = made.boxes.some(({ w }, i) => titles[i] + em + wide[i] > w)
+    return cut && made.boxes.every(({ w }, i) => wide[i] <= w) ? stand(plans, 2) : made
+  }
+  const stand = (plans, lines) => {
     const heading = headings ? Math.round(em * HEADING) : 0
     const title = Math.round(em * (0.5 + 1.1 * lines)) + heading
     const labels = plans !== null

@@ -75,7 +75,7 @@ class Drawing {
     this.layout = maps.length
       ? arrange({
           maps, width, height: phone ?? this.config.height, em, ruler, strip, view: this.window(maps[0]),
-          rows: this.config.layout === "rows", headings,
+          rows: this.config.layout === "rows", headings, notes: this.ranges,
         })
       : { boxes: [], height: 0, frame: { right: width, top: 0 } }
     const { boxes, height } = this.layout
@@ -218,17 +218,27 @@ class Drawing {
   }
 
   drawTitle(map, box, i, bold) {
-    const { theme, ruler } = this
+    const { theme, ruler, ranges } = this
     const y = box.y - 0.45 * this.em
-    const lines = this.layout.frame.lines > 1 ? ruler.wrap(this.titles[i], box.slot) : [this.titles[i]]
+    const below = ranges !== null && this.layout.frame.lines > 1
+    const wraps = this.layout.frame.lines > 1 && !below
+    const lines = wraps ? ruler.wrap(this.titles[i], box.slot) : [this.titles[i], ...(below ? [""] : [])]
     lines.forEach((line, at) => {
       const note = { axis: "title", index: map.key }
       this.text(line, box.x, y - 1.1 * this.em * (lines.length - 1 - at), { most: box.slot, bold, note })
     })
-    if (this.strip || !this.ownRanges) return
-    const range = `${short(map.low, 2)} – ${short(map.high, 2)}`
-    const room = box.w - ruler.width(this.titles[i]) - this.em
-    if (ruler.width(range) <= room) this.text(range, box.x + box.w, y, { align: "right", colour: theme.muted })
+    if (ranges === null) return
+    const note = { axis: "range", index: map.key }
+    const beside = below ? 0 : ruler.width(this.titles[i]) + this.em
+    if (ruler.width(ranges[i]) > box.w - beside) return
+    if (below) this.text(ranges[i], box.x, y, { colour: theme.muted, note })
+    else this.text(ranges[i], box.x + box.w, y, { align: "right", colour: theme.muted, note })
+  }
+
+  // What the colours of each map reach from and to, where that is not the same for all; null where it is.
+  get ranges() {
+    if (this.strip || !this.ownRanges) return null
+    return this.maps.map(map => `${short(map.low, 2)} – ${short(map.high, 2)}`)
   }
 
   // Above each line of maps its name, larger than what stands at the maps, and its note.
