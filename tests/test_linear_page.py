@@ -350,8 +350,8 @@ def test_times_say_which_was_faster_whatever_they_are():
     # One noisy dot is hollow: the legend names that, and shows the curves' own dots full.
     found["softmax"][32] = Latency(1.0, 0.5, 1.5, 0.5, 5)
     data = linear_measured.drawn(one, found, "en").figure["data"]
-    symbols = {trace["name"]: trace["marker"]["symbol"] for trace in data if trace.get("showlegend", True)
-               and "marker" in trace}  # fmt: skip
+    named = [trace for trace in data if trace.get("showlegend", True) and "marker" in trace]
+    symbols = {trace["name"]: np.ravel(trace["marker"]["symbol"])[0] for trace in named}
     assert symbols == {"softmax": "circle", "linear, chunks of 64": "circle", "delta rule, chunks of 64": "circle",
                        "hollow: noisy": "circle-open"}  # fmt: skip
     # Stopped before linear attention was measured: nothing is said of who was faster.

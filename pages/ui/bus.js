@@ -3,7 +3,7 @@
 // the first one to run installs it: components are separate modules and share nothing else.
 //
 // Events of a group: "frame" (a parsed frame), "select" (selection or null), "live" (boolean), "problem" (a sentence,
-// or null once a frame came through again), "settle" (no override stands any more: what the page's run said counts; its
+// or null once a frame came through again), "rows" (what a picture is zoomed into), "settle" (no override stands any more: what the page's run said counts; its
 // payload is that run, and a component whose own data is of an older run waits for its new data).
 (() => {
   // A heading that begins with this name has it as its id, and a browser then knows the heading by it.
@@ -131,6 +131,11 @@
     select(selection) {
       this.selection = selection
       this._emit("select", selection)
+    }
+
+    // The rows that one of its pictures is zoomed into, for those that share them.
+    showRows(rows) {
+      this._emit("rows", rows)
     }
 
     on(event, fn) {

@@ -40,7 +40,10 @@ def section(panel: Panel, group: Group) -> None:
         for column, (part, drawn) in zip(st.columns(2, gap="medium"), grids(view, panel.language).items(), strict=True):
             with column:
                 words = table(panel.language, "heatmap")
-                heatmap(drawn, part=part, group=group, key=f"flash.{part}", height=HEIGHT, words=words)
+                heatmap(
+                    drawn, part=part, group=group, key=f"flash.{part}", height=HEIGHT, words=words, shares_rows=True
+                )  # fmt: skip
+        st.caption(panel.title("weights.held", rows=units.count(view.length), cols=units.count(view.key_length)))
         for column, name in zip(st.columns(3), ("sums", "output", "eager"), strict=True):
             column.metric(
                 panel.title(f"weights.{name}"),

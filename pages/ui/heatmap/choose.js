@@ -173,6 +173,11 @@ class Choosing extends Pointing {
   }
 
   zoom(map, view) {
+    this.put(map, view)
+    this.tell(map, view)
+  }
+
+  put(map, view) {
     const { row_axis: r, col_axis: c } = map
     if (view.bottom - view.top === r.length && view.right - view.left === c.length) this.zooms.delete(shapeOf(map))
     else this.zooms.set(shapeOf(map), view)
@@ -199,6 +204,19 @@ class Choosing extends Pointing {
     this.zooms.clear()
     this.sharp.clear()
     this.show()
+    if (this.maps.length) this.tell(this.maps[0], this.window(this.maps[0]))
+  }
+
+  // Say to the pictures that share its rows which of them are seen.
+  tell({ row_axis: axis }, { top, bottom }) {
+    if (this.config.shares_rows) this.group?.showRows({ dim: axis.dim, length: axis.length, top, bottom, by: this })
+  }
+
+  // See the rows that another picture is zoomed into; the columns stay.
+  seeRows({ dim, length, top, bottom, by }) {
+    const [map] = this.maps
+    if (by === this || !this.config.shares_rows || !map) return
+    if (map.row_axis.dim === dim && map.row_axis.length === length) this.put(map, { ...this.window(map), top, bottom })
   }
 
   // A zoomed map of pooled cells is asked for again, exact as far as its size allows.

@@ -46,6 +46,7 @@ class Heatmap extends Choosing {
       group.on("settle", run => this.config.run >= run && this.takeOwn()),
       group.on("live", live => !live && !this.own && this.send("lost", Date.now())),
       group.on("select", () => this.reselect()),
+      group.on("rows", rows => this.seeRows(rows)),
       group.on("problem", sentence => this.complain(sentence)),
     ]
     this.observer.observe(this.parts.stage)
