@@ -9,7 +9,7 @@ import torch
 
 from attnviz.backends import Backend
 from attnviz.config import check_size, dtype_size
-from attnviz.variants import VARIANTS, Variant
+from attnviz.variants import VARIANTS, Variant, Work
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def cost(
         score_bytes=score_bytes,
         mask_bytes=q_len * kv_len,
         kv_cache_bytes=cache,
-        peak_bytes=variant.peak_bytes(config, q_len, kv_len, batch, itemsize, backend, masked, causal),
+        peak_bytes=variant.peak_bytes(config, Work(q_len, kv_len, batch, itemsize, masked, causal), backend),
     )
 
 

@@ -9,7 +9,7 @@ import torch
 from attnviz.backends import BACKENDS
 from attnviz.masks import MASKS, dense
 from attnviz.text import Refusal
-from attnviz.variants import VARIANTS
+from attnviz.variants import VARIANTS, Work
 from attnviz.variants.delta import FORMS as DELTA_FORMS
 from attnviz.variants.delta import delta_rule
 from attnviz.variants.linear import FORMS, linear_attention
@@ -376,7 +376,7 @@ def test_memory_is_predicted_and_never_length_by_width_by_width(variant, length)
         call = {"allowed": allowed, "align": "top_left", "scale": 1.0, "form": None, "state": None, "past": 0}
         tensors = variant.project(config, weights, x)
         measured = peak_bytes(lambda t=tensors, c=call: variant.core(config, weights, t, x, **c))
-        predicted = variant.peak_bytes(config, length, length, 1, 4, variant.backends[0], False, allowed is not None)
+        predicted = variant.peak_bytes(config, Work(length, length, causal=allowed is not None), variant.backends[0])
         assert measured < 4 * length * 256 * 2.5 + 3_000_000
         assert predicted == pytest.approx(measured, rel=0 if variant is LINEAR else 0.25 if allowed is None else 0.1)
 

@@ -2,10 +2,10 @@
 
 from attnviz.registry import Registry
 from attnviz.variants import additive, delta, grouped, latent, linear
-from attnviz.variants.base import AttentionOutput, HeadShape, Variant
+from attnviz.variants.base import AttentionOutput, HeadShape, Variant, Work
 
 MODULES = (grouped, latent, linear, delta, additive)
 
 VARIANTS: Registry[Variant] = Registry("variant", (entry for module in MODULES for entry in module.ENTRIES))
 
-__all__ = ["VARIANTS", "AttentionOutput", "HeadShape", "Variant"]
+__all__ = ["VARIANTS", "AttentionOutput", "HeadShape", "Variant", "Work"]

@@ -8,11 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnviz.backends import BACKENDS, CoreOutput
-from attnviz.config import Shape
 from attnviz.masks import Mask
 from attnviz.score_mods import LateBias, ScoreMod
 from attnviz.text import Text
-from attnviz.variants.base import Tensors
+from attnviz.variants.base import HeadShape, Tensors, Work
 from attnviz.variants.drawing import projection
 from attnviz.variants.grouped import SIZES, Grouped, GroupedConfig
 
@@ -58,27 +57,17 @@ class Additive(Grouped):
         """
         return 2 * config.num_attention_heads * q_len * kv_len * (config.head_dim + 1 + config.v_head_dim)
 
-    def peak_bytes(
-        self,
-        config: GroupedConfig,
-        q_len: int,
-        kv_len: int,
-        batch: int,
-        itemsize: int,
-        backend: str,
-        masked: bool,
-        causal: bool = False,
-    ) -> int:
+    def peak_bytes(self, config: GroupedConfig, work: Work, backend: str) -> int:
         """Predict what the core allocates at its peak: the backend's part, the scores it is given, and one tile."""
         heads = config.num_attention_heads
         # A backend that keeps the score matrix asks for all of it, the others for a block of rows.
-        rows = q_len if self.score_passes(backend) else min(q_len, _BLOCK_ROWS)
-        scores = batch * heads * rows * kv_len
+        rows = work.q_len if self.score_passes(backend) else min(work.q_len, _BLOCK_ROWS)
+        scores = work.batch * heads * rows * work.kv_len
         tile = min(_TILE_ENTRIES, scores * config.head_dim)
-        shape = Shape(batch, heads, heads, rows, kv_len, 1, config.v_head_dim)
-        results = batch * heads * (q_len - rows) * config.v_head_dim
-        core = BACKENDS[backend].peak_bytes(shape, itemsize, masked)
-        return (scores + results) * itemsize + max(core, tile * itemsize)
+        shape = work._replace(q_len=rows).shape(HeadShape(heads, heads, 1, config.v_head_dim))
+        results = work.batch * heads * (work.q_len - rows) * config.v_head_dim
+        core = BACKENDS[backend].peak_bytes(shape, work.itemsize, work.masked)
+        return (scores + results) * work.itemsize + max(core, tile * work.itemsize)
 
     def mix(
         self,

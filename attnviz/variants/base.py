@@ -36,6 +36,39 @@ class AttentionOutput(NamedTuple):
     cache: Tensors
 
 
+class HeadShape(NamedTuple):
+    """Hold the sizes of an attention core: query heads, KV heads, width of a key and of a value."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    v_head_dim: int
+
+
+class Work(NamedTuple):
+    """Say how much a call has to do, whatever the sizes of its layer are.
+
+    Args:
+        q_len: Tokens that ask.
+        kv_len: Tokens attended to.
+        batch: Sequences.
+        itemsize: Bytes of one number.
+        masked: A dense boolean mask is given.
+        causal: A causal mask is given as a rule: matters where another algorithm runs then.
+    """
+
+    q_len: int
+    kv_len: int
+    batch: int = 1
+    itemsize: int = 4
+    masked: bool = False
+    causal: bool = False
+
+    def shape(self, heads: HeadShape) -> Shape:
+        """Give the shape of the core's call."""
+        return Shape(self.batch, heads.heads, heads.kv_heads, self.q_len, self.kv_len, heads.head_dim, heads.v_head_dim)
+
+
 @dataclass(frozen=True)
 class Variant(ABC):
     """Declare one variant. A file of ``variants`` holds a subclass and lists its entries in ``ENTRIES``.
@@ -95,7 +128,7 @@ class Variant(ABC):
         """Give what one sequence keeps of ``kv_len`` tokens in one layer, as name → shape without the batch axis."""
 
     @abstractmethod
-    def heads(self, config: Any) -> "HeadShape":
+    def heads(self, config: Any) -> HeadShape:
         """Give the shape of the attention core, as a backend sees it."""
 
     @abstractmethod
@@ -238,37 +271,13 @@ class Variant(ABC):
         """Give how often a backend writes the score matrix to memory or reads it."""
         return BACKENDS[backend].score_passes
 
-    def peak_bytes(
-        self,
-        config: Any,
-        q_len: int,
-        kv_len: int,
-        batch: int,
-        itemsize: int,
-        backend: str,
-        masked: bool,
-        causal: bool = False,
-    ) -> int:
-        """Predict what the core allocates at its peak on one CPU thread, results included; ``masked`` densely.
-
-        ``causal`` matters where another algorithm runs then, as in ``flops``.
-        """
-        heads, kv_heads, head_dim, v_head_dim = self.heads(config)
-        shape = Shape(batch, heads, kv_heads, q_len, kv_len, head_dim, v_head_dim)
-        return BACKENDS[backend].peak_bytes(shape, itemsize, masked)
+    def peak_bytes(self, config: Any, work: Work, backend: str) -> int:
+        """Predict what the core allocates at its peak in a forward pass on one CPU thread, results included."""
+        return BACKENDS[backend].peak_bytes(work.shape(self.heads(config)), work.itemsize, work.masked)
 
     def parameters(self, config: Any) -> int:
         """Count the weights."""
         return sum(rows * cols for rows, cols in self.matrices(config).values()) + sum(self.vectors(config).values())
-
-
-class HeadShape(NamedTuple):
-    """Hold the sizes of an attention core: query heads, KV heads, width of a key and of a value."""
-
-    heads: int
-    kv_heads: int
-    head_dim: int
-    v_head_dim: int
 
 
 def refuse(name: str, rule: Text, value: object) -> Refusal:

@@ -17,7 +17,7 @@ from torch import Tensor
 from attnviz.knobs import Flag
 from attnviz.masks import Mask
 from attnviz.text import Text
-from attnviz.variants.base import Tensors, refuse
+from attnviz.variants.base import Tensors, Work, refuse
 from attnviz.variants.grouped import GroupedConfig
 from attnviz.variants.state.decay import weigh
 from attnviz.variants.state.layer import StateLayer, gate
@@ -154,24 +154,14 @@ class Delta(StateLayer):
         whole, rest = divmod(length, config.chunk)
         return whole * config.chunk**2 + rest**2
 
-    def peak_bytes(
-        self,
-        config: GroupedConfig,
-        q_len: int,
-        kv_len: int,
-        batch: int,
-        itemsize: int,
-        backend: str,
-        masked: bool,
-        causal: bool = False,
-    ) -> int:
+    def peak_bytes(self, config: GroupedConfig, work: Work, backend: str) -> int:
         """Predict what the core allocates at its peak: output, two states, and the chunk that is worked on."""
         mine = cast("StateConfig", config)
-        heads, size = batch * mine.num_attention_heads, max(4, itemsize)
-        chunk = 1 if backend == "recurrent" else min(mine.chunk, kv_len)
+        heads, size = work.batch * mine.num_attention_heads, max(4, work.itemsize)
+        chunk = 1 if backend == "recurrent" else min(mine.chunk, work.kv_len)
         states = 3 * mine.width * mine.v_head_dim
         worked = chunk * (2 * chunk + 2 * mine.width + 2 * mine.v_head_dim)
-        return heads * (q_len * mine.v_head_dim * itemsize + size * (states + worked))
+        return heads * (work.q_len * mine.v_head_dim * work.itemsize + size * (states + worked))
 
     def core(
         self,

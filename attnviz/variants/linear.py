@@ -13,7 +13,7 @@ from torch import Tensor
 from attnviz.knobs import Flag
 from attnviz.masks import Mask
 from attnviz.text import Text
-from attnviz.variants.base import Tensors, refuse
+from attnviz.variants.base import Tensors, Work, refuse
 from attnviz.variants.grouped import GroupedConfig
 from attnviz.variants.state.layer import StateLayer
 from attnviz.variants.state.linear_forms import chunked, parallel, recurrent
@@ -117,28 +117,18 @@ class Linear(StateLayer):
         pairs = whole * config.chunk**2 + rest**2
         return 2 * config.num_attention_heads * pairs * (config.width + config.v_head_dim + config.normalize)
 
-    def peak_bytes(
-        self,
-        config: GroupedConfig,
-        q_len: int,
-        kv_len: int,
-        batch: int,
-        itemsize: int,
-        backend: str,
-        masked: bool,
-        causal: bool = False,
-    ) -> int:
+    def peak_bytes(self, config: GroupedConfig, work: Work, backend: str) -> int:
         """Predict what the core allocates at its peak: output, two states and the piece that is worked on."""
         mine = cast("StateConfig", config)
-        size, width, out = max(4, itemsize), mine.width, mine.v_head_dim + mine.normalize
-        heads = batch * mine.num_attention_heads
-        results = heads * q_len * mine.v_head_dim * itemsize
+        size, width, out = max(4, work.itemsize), mine.width, mine.v_head_dim + mine.normalize
+        q_len, kv_len, heads = work.q_len, work.kv_len, work.batch * mine.num_attention_heads
+        results = heads * q_len * mine.v_head_dim * work.itemsize
         if backend == "parallel":
             mapped = (q_len + kv_len) * (width + out) + q_len * out
             return results + heads * size * (2 * q_len * kv_len + mapped + width * out)
         chunk = 1 if backend == "recurrent" else min(mine.chunk, max(q_len, kv_len))
         if backend == "chunked":
-            give = self._causal_numbers if causal else self._full_numbers
+            give = self._causal_numbers if work.causal else self._full_numbers
             # The first state stays from beginning to end.
             return results + heads * size * width * out + give(mine, q_len, kv_len, heads, size)
         return results + heads * size * (3 * width * out + chunk * (chunk + 3 * width + 2 * out))

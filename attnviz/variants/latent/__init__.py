@@ -21,13 +21,12 @@ from torch import Tensor
 
 from attnviz.backends import BACKENDS, CoreOutput
 from attnviz.backends.base import LateCoreOutput
-from attnviz.config import Shape
 from attnviz.masks import Mask
 from attnviz.positions import Position
 from attnviz.score_mods import ScoreMod
 from attnviz.text import Text
 from attnviz.variants.arguments import behind, changes, check_tokens, past_tokens, query_start
-from attnviz.variants.base import AttentionOutput, HeadShape, Shapes, Tensors, Variant
+from attnviz.variants.base import AttentionOutput, HeadShape, Shapes, Tensors, Variant, Work
 from attnviz.variants.drawing import projection
 from attnviz.variants.latent.forms import absorb, expand, norm, pair_flops, release
 from attnviz.variants.latent.sizes import SIZES, LatentConfig, read_config
@@ -128,19 +127,17 @@ class Latent(Variant):
         pair = pair_flops(config, absorbed=self.absorbs(config, q_len, kv_len))
         return config.num_attention_heads * q_len * kv_len * pair
 
-    def peak_bytes(
-        self, config: LatentConfig, q_len: int, kv_len: int, batch: int, itemsize: int, backend: str, masked: bool,
-        causal: bool = False,
-    ) -> int:  # fmt: skip
+    def peak_bytes(self, config: LatentConfig, work: Work, backend: str) -> int:
         """Predict what the core allocates at its peak, with the keys and values that the expanded form makes first."""
         heads, backend_bytes = config.num_attention_heads, BACKENDS[backend].peak_bytes
-        if self.absorbs(config, q_len, kv_len):
-            return backend_bytes(Shape(batch, heads, 1, q_len, kv_len, config.kept, config.kept), itemsize, masked)
-        shape = Shape(batch, heads, heads, q_len, kv_len, config.head_dim, config.v_head_dim)
-        made = batch * heads * kv_len * itemsize * (config.head_dim + config.v_head_dim)
+        if self.absorbs(config, work.q_len, work.kv_len):
+            shape = work.shape(HeadShape(heads, 1, config.kept, config.kept))
+            return backend_bytes(shape, work.itemsize, work.masked)
+        number = work.batch * heads * work.kv_len * work.itemsize
+        made = number * (config.head_dim + config.v_head_dim)
         # The keys without their rotary part are let go once they are copied to stand before it.
-        plain = batch * heads * kv_len * itemsize * config.qk_nope_head_dim
-        return made + max(plain, backend_bytes(shape, itemsize, masked))
+        plain = number * config.qk_nope_head_dim
+        return made + max(plain, backend_bytes(work.shape(self.heads(config)), work.itemsize, work.masked))
 
     def project(
         self,
