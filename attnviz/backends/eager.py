@@ -1,14 +1,14 @@
 """Attention as it is defined, with every matrix kept: the reference that people read and the others are held to."""
 
-import math
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnviz.backends.base import Backend, CoreOutput
+from attnviz.backends.base import Backend, CoreOutput, Pass, peak_of
 from attnviz.backends.call import check, group
+from attnviz.backends.eager_memory import backward, forward
 from attnviz.config import Shape
 from attnviz.masks import Mask
 from attnviz.score_mods import LateBias
@@ -116,8 +116,9 @@ def score(
     The steps write in place: none of them needs its input for the gradient.
     """
     batch, heads, q_len, _ = query.shape
-    rows = torch.matmul(group(query, key.shape[1]), key.transpose(-2, -1))
-    scores = rows.view(batch, heads, q_len, key.shape[2]).mul_(scale)
+    # Written before the view: the gradient of writing into a view copies the whole matrix twice.
+    rows = torch.matmul(group(query, key.shape[1]), key.transpose(-2, -1)).mul_(scale)
+    scores = rows.view(batch, heads, q_len, key.shape[2])
     if softcap is not None:
         scores = scores.div_(softcap).tanh_() * softcap
     return scores if bias is None else scores.add_(bias)
@@ -134,13 +135,7 @@ def _apply(
 
 def _peak_bytes(shape: Shape, itemsize: int, masked: bool) -> int:
     """Predict the call's peak: scores and weights, and either the output or, while they are masked, a third matrix."""
-    rows = math.prod(shape.scores[:3])
-    scores = rows * shape.kv_len * itemsize
-    statistics = rows * max(4, itemsize)
-    end = 2 * scores + rows * shape.value[3] * itemsize + 4 * statistics
-    if not masked:
-        return end
-    return max(3 * scores + statistics, end) + shape.q_len * (1 + itemsize)
+    return peak_of(forward, Pass(shape, itemsize, masked))
 
 
 EAGER = Backend(
@@ -155,4 +150,6 @@ EAGER = Backend(
     _peak_bytes,
     # Written, read by the softmax, written as weights, read for the output: algorithm 0 of arXiv 2205.14135.
     score_passes=4,
+    forward=forward,
+    backward=backward,
 )

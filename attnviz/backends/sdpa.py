@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend
 from attnviz.backends import eager, products
 from attnviz.backends.base import Backend, CoreOutput, LateCoreOutput
 from attnviz.backends.call import DTYPES, LEAST_CAUSAL_SCALE, Call, Span, check, group
-from attnviz.backends.sdpa_memory import FEW_QUERIES, peak_bytes, plain_bytes
+from attnviz.backends.sdpa_memory import FEW_QUERIES, backward, forward, peak_bytes, plain_bytes
 from attnviz.masks import Mask, tile_state
 from attnviz.score_mods import LateBias
 from attnviz.text import Text
@@ -272,4 +272,6 @@ SDPA = Backend(
     attend,
     peak_bytes,
     kernel_bytes=MappingProxyType({"math": plain_bytes}),
+    forward=forward,
+    backward=backward,
 )

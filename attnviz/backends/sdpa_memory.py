@@ -3,9 +3,12 @@
 import math
 
 from attnviz.backends import products
+from attnviz.backends.base import Pass, peak_of
 from attnviz.config import Shape
+from attnviz.ledger import Ledger
 
 FEW_QUERIES = 16  # up to here stacking the heads' queries over one KV head pays, masks included
+_KEYS = 512  # that flash takes at a time
 
 
 def peak_bytes(shape: Shape, itemsize: int, masked: bool) -> int:
@@ -17,20 +20,19 @@ def peak_bytes(shape: Shape, itemsize: int, masked: bool) -> int:
         The buffers of aten/src/ATen/native/cpu/FlashAttentionKernel.cpp and of _scaled_dot_product_attention_math,
         https://github.com/pytorch/pytorch
     """
-    mask = shape.q_len * shape.kv_len * itemsize if masked else 0
-    rows = math.prod(shape.query[:3])
-    packed = shape.group > 1 and shape.q_len <= FEW_QUERIES
-    stacked = shape.q_len * (shape.group if packed else 1)
-    if packed and not masked and itemsize == 4 and products.are_many(stacked, shape.kv_len, shape.head_dim):
-        kept = 4 * rows * (shape.value[3] + 1)
-        return kept + products.peak_bytes(stacked, shape.kv_len, shape.value[3])
-    if shape.value[3] != shape.head_dim:
-        return mask + _math_bytes(shape, itemsize)
-    block = min(256 if stacked >= 768 else 64 if stacked >= 192 else 32, stacked)
-    cells = block * min(512, shape.kv_len)
-    size = max(4, itemsize)
-    scratch = size * (cells + block * (2 + shape.head_dim)) + (cells * itemsize if itemsize < 4 else 0)
-    return mask + rows * (shape.head_dim * itemsize + size) + scratch
+    return peak_of(forward, Pass(shape, itemsize, masked))
+
+
+def _scratch(stacked: int, shape: Shape, itemsize: int) -> int:
+    """Predict flash's own buffers on one thread: a tile of scores, and two numbers and the output of its rows."""
+    block, size = _block(stacked), max(4, itemsize)
+    cells = block * min(_KEYS, shape.kv_len)
+    return size * (cells + block * (2 + shape.head_dim)) + (cells * itemsize if itemsize < 4 else 0)
+
+
+def _block(stacked: int) -> int:
+    """Give how many queries flash takes at a time."""
+    return min(256 if stacked >= 768 else 64 if stacked >= 192 else 32, stacked)
 
 
 def plain_bytes(shape: Shape, itemsize: int, masked: bool) -> int:
@@ -53,3 +55,68 @@ def _math_bytes(shape: Shape, itemsize: int) -> int:
     widened = query + shape.kv_heads * shape.batch * keys if itemsize < size else 0
     # Which rows saw no key takes a byte for each score, one for each row, and a number.
     return size * (2 * scores + query + shape.batch * spread + widened) + scores + rows + 4
+
+
+def forward(ledger: Ledger, given: Pass) -> None:
+    """Take what a pass takes on flash; what is left is its results and, with a gradient, what that will read again.
+
+    Where values have another width than keys the plain kernel runs, of which only the whole is known.
+    """
+    shape, size = given.shape, max(4, given.itemsize)
+    packed = _is_packed(given)
+    if packed and shape.q_len > 1 and given.split_query:
+        ledger.take(query_copy=given.query)
+    if given.masked:
+        ledger.take(mask=shape.q_len * shape.kv_len * given.itemsize)
+    stacked = shape.q_len * (shape.group if packed else 1)
+    statistics = given.rows * size
+    if packed and not given.masked and _as_products(given, stacked):
+        ledger.take(output=given.output, logsumexp=statistics)
+        ledger.touch(products.peak_bytes(stacked, shape.kv_len, shape.value[3]))
+    elif shape.value[3] != shape.head_dim:
+        ledger.touch(_math_bytes(shape, given.itemsize))
+        ledger.take(output=given.output)
+    else:
+        # The output lies as the query does.
+        name = "output_rows" if given.split_query and not packed else "output"
+        ledger.take(**{name: given.output}, logsumexp=statistics)
+        ledger.touch(_scratch(stacked, shape, given.itemsize))
+        if packed and given.gradient and shape.kv_heads > 1:
+            # Each head is given its rows back in a copy; the gradient reads the first.
+            ledger.take(stacked_logsumexp=statistics)
+    if not given.gradient:
+        ledger.drop("query_copy", "mask")
+
+
+def backward(ledger: Ledger, given: Pass) -> None:
+    """Take what flash's gradient takes: the three gradients, the output's in rows of tokens, two tiles of scores."""
+    shape, size = given.shape, max(4, given.itemsize)
+    packed = _is_packed(given)
+    stacked = shape.q_len * (shape.group if packed else 1)
+    heads = shape.kv_heads if packed else shape.heads
+    ledger.take(query_grad=given.query, key_grad=given.key, value_grad=given.value)
+    in_rows = given.split_query and not packed
+    if not in_rows and stacked > 1 and heads > 1:
+        ledger.take(rows_grad=given.output)
+    block = _block(stacked)
+    cells = block * min(_KEYS, shape.kv_len)
+    ledger.touch(size * (2 * cells + block) + (2 * cells * given.itemsize if given.itemsize < 4 else 0))
+    ledger.drop("rows_grad", "output_grad", "query_copy", "query", "stacked_logsumexp", "mask")
+    if given.fixed_keys:
+        ledger.drop("key_grad", "value_grad")
+
+
+def _is_packed(given: Pass) -> bool:
+    return given.shape.group > 1 and given.shape.q_len <= FEW_QUERIES and not given.causal
+
+
+def _as_products(given: Pass, stacked: int) -> bool:
+    """Say whether two plain products are computed instead, which have no gradient and take keys as a cache has them."""
+    shape = given.shape
+    in_rows = not given.split_keys or shape.kv_heads == 1
+    return (
+        given.itemsize == 4
+        and in_rows
+        and not given.gradient
+        and products.are_many(stacked, shape.kv_len, shape.head_dim)
+    )

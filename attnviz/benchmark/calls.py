@@ -14,6 +14,7 @@ from attnviz.backends import BACKENDS, CoreOutput
 from attnviz.benchmark.request import Contestant, Request
 from attnviz.masks import MASKS, Mask
 from attnviz.variants import VARIANTS, Variant
+from attnviz.variants.base import AttentionOutput
 
 _KERNELS = {
     "math": SDPBackend.MATH,
@@ -83,8 +84,7 @@ def make(contestant: Contestant, request: Request, kv_len: int | None = None) ->
         call, inputs = _core(variant, config, weights, contestant, shape, allowed)
     else:
         call, inputs = _layer(variant, config, weights, contestant, shape, allowed)
-    if request.mode == "forward+backward":
-        call = _with_backward(call, inputs)
+    call = _with_backward(call, inputs) if request.mode == "forward+backward" else _to_core(call)
     kernel = _KERNELS.get(contestant.kernel)
     return Made(call, nullcontext if kernel is None else lambda: sdpa_kernel(kernel))
 
@@ -146,39 +146,49 @@ def _layer(
     terms: dict[str, Any] = {"allowed": allowed, "align": shape.align, "backend": contestant.backend}
     inputs = [x, *weights.values()]
     if shape.q_len >= shape.kv_len:
-        return lambda: variant.attend(config, weights, x, **terms).core, inputs
+        return lambda: variant.attend(config, weights, x, **terms), inputs
     sizes = variant.cache(config, shape.kv_len)
     if sizes == variant.cache(config, shape.kv_len + 1):
         # A state of fixed size takes the tokens in as it answers; only the variant knows what is in it.
         one = shape.draw(shape.request.batch, 1, config.hidden_size)
         state = variant.attend(config, weights, one, allowed=MASKS["causal"].build(), backend=contestant.backend).cache
-        return lambda: variant.attend(config, weights, x, **terms, cache=state).core, inputs
+        return lambda: variant.attend(config, weights, x, **terms, cache=state), inputs
     cache = {name: shape.draw(shape.request.batch, *size) for name, size in sizes.items()}
     made, other = (variant.acts_on(config, shape.q_len, shape.kv_len, new) for new in (shape.q_len, 0))
     fresh = [name for name in made if made[name] != other[name]]
     none, spread = x[:, :0], _spread(variant, config, contestant)
 
-    def call() -> CoreOutput:
+    def call() -> AttentionOutput:
         for name in fresh:
             torch.matmul(x, weights[name])
-        return variant.attend(config, weights, x, context=none, cache=cache, **terms).core
+        return variant.attend(config, weights, x, context=none, cache=cache, **terms)
 
-    def expanded() -> CoreOutput:
+    def expanded() -> AttentionOutput:
         for name in fresh:
             torch.matmul(x, weights[name])
         query, *_ = variant.project(config, weights, x, none)
         terms_of_core = {"allowed": allowed, "align": shape.align, "score_mod": None, "scale": None}
         kept = spread(list(cache.values()))
         core = variant.mix(config, weights, (query, *kept), **terms_of_core, backend=str(contestant.backend))
-        torch.matmul(core.output.transpose(1, 2).flatten(2), weights["output"])
-        return core
+        output = torch.matmul(core.output.transpose(1, 2).flatten(2), weights["output"])
+        return AttentionOutput(output, core, {})
 
     heads, kv_heads, *_ = variant.heads(config)
     return (expanded if contestant.kv == "expanded" and kv_heads < heads else call), inputs
 
 
-def _with_backward(call: Callable[[], Any], inputs: list[Tensor]) -> Callable[[], Any]:
-    """Give the call followed by the gradients to its inputs, that of the output being ones."""
+def _to_core(call: Callable[[], Any]) -> Callable[[], CoreOutput]:
+    """Give the call with the core's answer alone, of a layer too."""
+
+    def answer() -> CoreOutput:
+        given = call()
+        return given.core if isinstance(given, AttentionOutput) else given
+
+    return answer
+
+
+def _with_backward(call: Callable[[], Any], inputs: list[Tensor]) -> Callable[[], CoreOutput]:
+    """Give the call followed by the gradients to its inputs, that of its output being ones."""
     for tensor in inputs:
         tensor.requires_grad_()
     shape = call().output
@@ -186,8 +196,8 @@ def _with_backward(call: Callable[[], Any], inputs: list[Tensor]) -> Callable[[]
     del shape
 
     def both() -> CoreOutput:
-        core = call()
-        torch.autograd.grad(core.output, inputs, ones, allow_unused=True)
-        return core
+        given = call()
+        torch.autograd.grad(given.output, inputs, ones, allow_unused=True)
+        return given.core if isinstance(given, AttentionOutput) else given
 
     return both

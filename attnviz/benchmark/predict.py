@@ -9,7 +9,7 @@ from attnviz.benchmark.request import Contestant, Request
 from attnviz.benchmark.result import Failure
 from attnviz.config import Shape, dtype_size
 from attnviz.cost import cost
-from attnviz.variants import VARIANTS
+from attnviz.variants import VARIANTS, Work
 
 # Of the free memory; the rest is the app's and everyone else's.
 MEMORY_SHARE = 0.7
@@ -17,7 +17,7 @@ MEMORY_SHARE = 0.7
 _OPTIMISTIC = {"cpu": 1.5e11, "mps": 2e13, "cuda": 1e15}
 # Forward, and backward's two products for each of forward's.
 _BACKWARD = 3
-# A gradient of everything that was made, beside it.
+# Where nobody declares it: a gradient of everything that was made, beside it.
 _BACKWARD_MEMORY = 3
 
 
@@ -51,10 +51,7 @@ def predict(contestant: Contestant, request: Request) -> Predicted:
     """
     variant, config = VARIANTS[contestant.variant], contestant.config
     kv_len, batch = request.keys, request.batch
-    q_len = {"decode": 1 if contestant.cached else kv_len}.get(contestant.what, request.q_len)
-    itemsize = dtype_size(request.dtype)
-    keeps = contestant.backend in BACKENDS and bool(variant.score_passes(str(contestant.backend)))
-    masked = keeps and (request.mask != "full" or not contestant.cached)
+    (q_len, masked), itemsize = _asked(contestant, request), dtype_size(request.dtype)
     taken = cost(
         variant,
         config,
@@ -97,26 +94,52 @@ def _made(contestant: Contestant, q_len: int, kv_len: int) -> int:
 
 
 def declared_peak(contestant: Contestant, request: Request) -> int | None:
-    """Give the peak that is declared for what a request measures, or None where nobody declares one.
-
-    Declared are forward passes of the core: of a layer's projections and of what a gradient keeps nothing is.
-    """
-    if contestant.what != "core" or request.mode != "forward":
-        return None
-    if contestant.kernel == "auto":
+    """Give the peak that is declared for what a request measures, or None where nobody declares one."""
+    if contestant.kernel != "auto":
+        return _kernel_peak(contestant, request)
+    if contestant.what == "core" and request.mode == "forward":
         return predict(contestant, request).peak_bytes
+    q_len, masked = _asked(contestant, request)
+    rule = request.mask if contestant.what != "decode" else "full" if contestant.cached else "causal"
+    spreads = bool(_made(contestant, q_len, request.keys)) and not contestant.has_form
+    work = Work(
+        q_len,
+        request.keys,
+        request.batch,
+        dtype_size(request.dtype),
+        masked,
+        causal=not masked and rule == "causal" and q_len == request.keys,
+        layer=contestant.what != "core",
+        gradient=request.mode != "forward",
+        spread=spreads,
+    )
+    return VARIANTS[contestant.variant].whole_peak_bytes(contestant.config, work, str(contestant.backend))
+
+
+def _kernel_peak(contestant: Contestant, request: Request) -> int | None:
+    """Give what one of torch's kernels, asked for by name, is known to take for a forward pass of the core."""
     known = BACKENDS[contestant.backend].kernel_bytes if contestant.backend in BACKENDS else {}
-    if contestant.kernel not in known:
+    if contestant.what != "core" or request.mode != "forward" or contestant.kernel not in known:
         return None
     heads, kv_heads, head_dim, v_head_dim = VARIANTS[contestant.variant].heads(contestant.config)
     shape = Shape(request.batch, heads, kv_heads, request.q_len, request.keys, head_dim, v_head_dim)
     return known[contestant.kernel](shape, dtype_size(request.dtype), request.mask != "full")
 
 
+def _asked(contestant: Contestant, request: Request) -> tuple[int, bool]:
+    """Give how many tokens ask, and whether a dense mask is given."""
+    q_len = {"decode": 1 if contestant.cached else request.keys}.get(contestant.what, request.q_len)
+    keeps = contestant.backend in BACKENDS and bool(VARIANTS[contestant.variant].score_passes(str(contestant.backend)))
+    return q_len, keeps and (request.mask != "full" or not contestant.cached)
+
+
 def too_large(contestant: Contestant, request: Request, free_bytes: int) -> Failure | None:
     """Say why a contestant is not begun: it would not fit the free memory, or not end in time; None if it may run."""
     taken = predict(contestant, request)
-    need = taken.input_bytes + taken.peak_bytes * (_BACKWARD_MEMORY if request.mode != "forward" else 1)
+    peak = declared_peak(contestant, request)
+    if peak is None:
+        peak = taken.peak_bytes * (_BACKWARD_MEMORY if request.mode != "forward" else 1)
+    need = taken.input_bytes + peak
     most = int(MEMORY_SHARE * free_bytes)
     if need > most:
         sizes = {"need": units.binary_bytes(need), "most": units.binary_bytes(most)}

@@ -69,6 +69,9 @@ class Additive(Grouped):
         core = BACKENDS[backend].peak_bytes(shape, work.itemsize, work.masked)
         return (scores + results) * work.itemsize + max(core, tile * work.itemsize)
 
+    def whole_peak_bytes(self, config: GroupedConfig, work: Work, backend: str) -> None:
+        """Give nothing: nobody has worked out what a layer or a gradient takes."""
+
     def mix(
         self,
         config: GroupedConfig,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attnviz.backends import BACKENDS
-from attnviz.backends.base import CoreOutput
+from attnviz.backends.base import CoreOutput, Pass, peak_of
 from attnviz.config import Shape
 from attnviz.knobs import Knob
 from attnviz.masks import Mask
@@ -55,6 +55,9 @@ class Work(NamedTuple):
         itemsize: Bytes of one number.
         masked: A dense boolean mask is given.
         causal: A causal mask is given as a rule: matters where another algorithm runs then.
+        layer: Tokens are projected, and the heads' outputs, too; where ``q_len < kv_len`` the others come from a cache.
+        gradient: A gradient follows, of ones to everything that was given.
+        spread: Keys and values of a core, and of a cache, are repeated for every head first.
     """
 
     q_len: int
@@ -63,6 +66,9 @@ class Work(NamedTuple):
     itemsize: int = 4
     masked: bool = False
     causal: bool = False
+    layer: bool = False
+    gradient: bool = False
+    spread: bool = False
 
     def shape(self, heads: HeadShape) -> Shape:
         """Give the shape of the core's call."""
@@ -273,7 +279,17 @@ class Variant(ABC):
 
     def peak_bytes(self, config: Any, work: Work, backend: str) -> int:
         """Predict what the core allocates at its peak in a forward pass on one CPU thread, results included."""
-        return BACKENDS[backend].peak_bytes(work.shape(self.heads(config)), work.itemsize, work.masked)
+        how, shape = BACKENDS[backend], work.shape(self.heads(config))
+        if how.forward is None:
+            return how.peak_bytes(shape, work.itemsize, work.masked)
+        return peak_of(how.forward, Pass(shape, work.itemsize, work.masked, work.causal))
+
+    def whole_peak_bytes(self, config: Any, work: Work, backend: str) -> int | None:
+        """Predict what a call takes at its peak where it is more than the core's forward pass: a layer, a gradient.
+
+        None where nobody has worked it out.
+        """
+        return None
 
     def parameters(self, config: Any) -> int:
         """Count the weights."""

@@ -16,8 +16,9 @@ from attnviz.positions import Position
 from attnviz.score_mods import ScoreMod
 from attnviz.text import Text
 from attnviz.variants.arguments import behind, changes, check_tokens, past_tokens, query_start
-from attnviz.variants.base import AttentionOutput, HeadShape, Shapes, Tensors, Variant, refuse
+from attnviz.variants.base import AttentionOutput, HeadShape, Shapes, Tensors, Variant, Work, refuse
 from attnviz.variants.drawing import projection
+from attnviz.variants.grouped_memory import whole_peak_bytes
 from attnviz.variants.sink import with_sink
 from attnviz.variants.sizes import BIASES, HEAD_DIM, HEADS, HIDDEN_SIZE, KV_HEADS, SINK, V_HEAD_DIM, read_sizes
 
@@ -151,6 +152,10 @@ class Grouped(Variant):
     def mix_flops(self, config: GroupedConfig, q_len: int, kv_len: int) -> int:
         """Count the FLOPs of QKᵀ and weights · V of one sequence; sharing KV heads saves none of them."""
         return 2 * config.num_attention_heads * q_len * kv_len * (config.head_dim + config.v_head_dim)
+
+    def whole_peak_bytes(self, config: GroupedConfig, work: Work, backend: str) -> int | None:
+        """Predict a call's peak, see ``Variant.whole_peak_bytes``; with a sink nobody has worked it out."""
+        return None if config.sink else whole_peak_bytes(self, config, work, backend)
 
     def project(
         self,

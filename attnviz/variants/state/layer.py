@@ -14,7 +14,7 @@ from attnviz.positions import Position
 from attnviz.score_mods import ScoreMod
 from attnviz.text import Text, same
 from attnviz.variants.arguments import check_tokens, query_start
-from attnviz.variants.base import AttentionOutput, Shapes, Tensors, refuse
+from attnviz.variants.base import AttentionOutput, Shapes, Tensors, Work, refuse
 from attnviz.variants.drawing import projection
 from attnviz.variants.grouped import Grouped, GroupedConfig
 from attnviz.variants.state.features import directions
@@ -82,6 +82,9 @@ class StateLayer(Grouped):
         mine = cast("StateConfig", config)
         drawn = {"directions": mine.features * mine.head_dim} if mine.map.is_random else {}
         return {**super().vectors(config), **drawn}
+
+    def whole_peak_bytes(self, config: GroupedConfig, work: Work, backend: str) -> None:
+        """Give nothing: nobody has worked out what a layer or a gradient takes."""
 
     def context_matrices(self, config: GroupedConfig) -> frozenset[str]:
         return frozenset(("key", "value", "decay", "beta")) & frozenset(self.matrices(config))
