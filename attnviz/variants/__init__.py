@@ -2,7 +2,8 @@
 
 from attnviz.registry import Registry
 from attnviz.variants import additive, delta, grouped, latent, linear
-from attnviz.variants.base import AttentionOutput, HeadShape, Variant, Work
+from attnviz.variants.base import AttentionOutput, Variant
+from attnviz.variants.work import HeadShape, Work
 
 MODULES = (grouped, latent, linear, delta, additive)
 

@@ -11,9 +11,10 @@ from attnviz.backends import BACKENDS, CoreOutput
 from attnviz.masks import Mask
 from attnviz.score_mods import LateBias, ScoreMod
 from attnviz.text import Text
-from attnviz.variants.base import HeadShape, Tensors, Work
+from attnviz.variants.base import Tensors
 from attnviz.variants.drawing import projection
 from attnviz.variants.grouped import SIZES, Grouped, GroupedConfig
+from attnviz.variants.work import HeadShape, Work
 
 Span = tuple[int, int]
 

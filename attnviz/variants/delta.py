@@ -17,13 +17,14 @@ from torch import Tensor
 from attnviz.knobs import Flag
 from attnviz.masks import Mask
 from attnviz.text import Text
-from attnviz.variants.base import Tensors, Work, refuse
+from attnviz.variants.base import Tensors, refuse
 from attnviz.variants.grouped import GroupedConfig
 from attnviz.variants.state.decay import weigh
 from attnviz.variants.state.layer import StateLayer, gate
 from attnviz.variants.state.pieces import Map, StateOutput, call_of, pick_form
 from attnviz.variants.state.sizes import StateConfig, feature_map_knob, knobs
 from attnviz.variants.state.walk import Piece, walk, written
+from attnviz.variants.work import Work
 
 _GATED = 16  # tokens of a chunk whose every feature decays on its own: its pairs are taken feature by feature
 _MASK = Text(

@@ -16,11 +16,12 @@ from attnviz.positions import Position
 from attnviz.score_mods import ScoreMod
 from attnviz.text import Text
 from attnviz.variants.arguments import behind, changes, check_tokens, past_tokens, query_start
-from attnviz.variants.base import AttentionOutput, HeadShape, Shapes, Tensors, Variant, Work, refuse
+from attnviz.variants.base import AttentionOutput, Shapes, Tensors, Variant, refuse
 from attnviz.variants.drawing import projection
 from attnviz.variants.grouped_memory import whole_peak_bytes
 from attnviz.variants.sink import with_sink
 from attnviz.variants.sizes import BIASES, HEAD_DIM, HEADS, HIDDEN_SIZE, KV_HEADS, SINK, V_HEAD_DIM, read_sizes
+from attnviz.variants.work import HeadShape, Work
 
 SIZES = (HIDDEN_SIZE, HEADS, HEAD_DIM, V_HEAD_DIM, BIASES, SINK)
 # Their numbers seed the draws: a new one goes to the end.
@@ -223,15 +224,9 @@ class Grouped(Variant):
         if cache is not None:
             key, value = behind(cache["key"], key, 2), behind(cache["value"], value, 2)
         core = self.mix(
-            config,
-            weights,
-            (query, key, value),
-            allowed=allowed,
-            align=align,
-            score_mod=score_mod,
-            scale=scale,
+            config, weights, (query, key, value), allowed=allowed, align=align, score_mod=score_mod, scale=scale,
             backend=self.pick(backend),
-        )
+        )  # fmt: skip
         core = with_sink(core, weights["sink"]) if config.sink else core
         output = _apply(weights, "output", core.output.transpose(1, 2).flatten(2))
         return AttentionOutput(output, core, {"key": key, "value": value})

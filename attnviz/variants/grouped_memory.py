@@ -5,7 +5,8 @@ from typing import Any
 from attnviz.backends import BACKENDS
 from attnviz.backends.base import Backend, Pass
 from attnviz.ledger import Ledger
-from attnviz.variants.base import Variant, Work
+from attnviz.variants.base import Variant
+from attnviz.variants.work import Work
 
 
 def whole_peak_bytes(variant: Variant, config: Any, work: Work, backend: str) -> int | None:

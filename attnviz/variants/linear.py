@@ -13,12 +13,13 @@ from torch import Tensor
 from attnviz.knobs import Flag
 from attnviz.masks import Mask
 from attnviz.text import Text
-from attnviz.variants.base import Tensors, Work, refuse
+from attnviz.variants.base import Tensors, refuse
 from attnviz.variants.grouped import GroupedConfig
 from attnviz.variants.state.layer import StateLayer
 from attnviz.variants.state.linear_forms import chunked, parallel, recurrent
 from attnviz.variants.state.pieces import Map, StateOutput, call_of, pick_form
 from attnviz.variants.state.sizes import StateConfig, feature_map_knob, knobs
+from attnviz.variants.work import Work
 
 FORMS = {"chunked": chunked, "recurrent": recurrent, "parallel": parallel}
 

@@ -26,10 +26,11 @@ from attnviz.positions import Position
 from attnviz.score_mods import ScoreMod
 from attnviz.text import Text
 from attnviz.variants.arguments import behind, changes, check_tokens, past_tokens, query_start
-from attnviz.variants.base import AttentionOutput, HeadShape, Shapes, Tensors, Variant, Work
+from attnviz.variants.base import AttentionOutput, Shapes, Tensors, Variant
 from attnviz.variants.drawing import projection
 from attnviz.variants.latent.forms import absorb, expand, norm, pair_flops, release
 from attnviz.variants.latent.sizes import SIZES, LatentConfig, read_config
+from attnviz.variants.work import HeadShape, Work
 
 # Their numbers seed the draws: a new one goes to the end.
 _STREAMS = ("query", "latent", "rope_key", "key", "value", "output", "query_down")

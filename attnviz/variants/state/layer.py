@@ -14,12 +14,13 @@ from attnviz.positions import Position
 from attnviz.score_mods import ScoreMod
 from attnviz.text import Text, same
 from attnviz.variants.arguments import check_tokens, query_start
-from attnviz.variants.base import AttentionOutput, Shapes, Tensors, Work, refuse
+from attnviz.variants.base import AttentionOutput, Shapes, Tensors, refuse
 from attnviz.variants.drawing import projection
 from attnviz.variants.grouped import Grouped, GroupedConfig
 from attnviz.variants.state.features import directions
 from attnviz.variants.state.pieces import StateOutput
 from attnviz.variants.state.sizes import StateConfig, read_config
+from attnviz.variants.work import Work
 
 _STREAM = 311
 _GATE = 16.0  # a gate's logarithm is divided by it, so that a state is not forgotten within two tokens
