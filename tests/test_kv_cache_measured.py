@@ -25,7 +25,7 @@ def test_every_variant_decodes_packed_and_expanded():
     request = measuring.step_request(view(), "packed", "expanded")
     assert [one.label for one in request.contestants] == [
         "MHA 32/32", "GQA 32/8 · packed", "GQA 32/8 · expanded", "MQA 32/1 · packed", "MQA 32/1 · expanded",
-        "MLA · packed", "MLA · expanded",
+        "MLA 256 + 32 · packed", "MLA 256 + 32 · expanded",
     ]  # fmt: skip
     assert request.keys == 8192 and {one.what for one in request.contestants} == {"decode"}
     result = measure(replace(request, kv_len=64, rounds=3, budget_s=0.1, limit_s=120))
@@ -56,7 +56,7 @@ def test_expanded_copies_are_in_the_least_time():
         assert expanded.bytes_moved - packed.bytes_moved == 2 * mha
         assert expanded.peak_bytes - packed.peak_bytes == mha and expanded.flops == packed.flops
         assert expanded.bytes_moved > found["MHA 32/32"].bytes_moved > packed.bytes_moved
-    packed, expanded = found["MLA · packed"], found["MLA · expanded"]
+    packed, expanded = found["MLA 256 + 32 · packed"], found["MLA 256 + 32 · expanded"]
     # Keys of 64 + 32 and values of 64 for 32 heads, projected from 256 anew for each of 8,192 tokens, and read.
     assert expanded.bytes_moved - packed.bytes_moved > 8192 * 32 * (64 + 64 + 96 + 64) * 4
     assert expanded.flops - packed.flops > 2 * 8192 * 256 * 32 * 100
@@ -101,8 +101,13 @@ def test_both_sections_open_before_anything_is_measured(language):
     assert widgets(app)["kv_cache.decode_context"] == "2048"  # the link opened its section
     assert link(app) == {"decode_context": "2048", "variant": "mla"}
     assert "kv_cache.work.flops" in plots(app) and "kv_cache.work.time" not in plots(app)
-    assert "kv_cache.latency.bars" in plots(app) and {"kv_cache.work.start", "kv_cache.latency.start"} <= keys(app)
+    assert "kv_cache.latency.bars" not in plots(app)  # no labels without bars
+    assert [one.value for one in app.info] == [say(language, f"kv_cache.{name}.ask") for name in ("work", "latency")]
+    assert {"kv_cache.work.start", "kv_cache.latency.start"} <= keys(app)
     words = said(app)
-    assert say(language, "kv_cache.work.ask") in words and "MHA 32 MiB · GQA 8 MiB · MQA 1 MiB · MLA 2.25 MiB" in words
+    # Which latent the numbers belong to stands beside them.
+    assert words.count("256 + 32") == 2 and "512 + 64" in words
+    assert ("14 times fewer" if language == "en" else "1/14") in words and "4.5" in words
+    assert "MHA 32 MiB · GQA 8 MiB · MQA 1 MiB · MLA 2.25 MiB" in words
     names = [trace["name"] for trace in plots(app)["kv_cache.work.flops"]["data"]]
     assert names == [say(language, f"kv_cache.work.{name}") for name in NAMES]

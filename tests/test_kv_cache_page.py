@@ -109,6 +109,34 @@ def test_weights_are_the_computed_ones(key):
     assert float(str(value["value"])) == pytest.approx(float(answer.without[3, 8, 2]), abs=1e-6)
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_one_token_is_told_in_the_singular_and_has_nothing_to_choose(language, app):
+    alone = {"text": "a", "source": "b", "context": "1", "lengths": "1"}
+    header, _ = unpack(frame({**alone, "lang": language, "parts": "align,layouts,paged,cross"}))
+    words = str(header["parts"]) + str([figure["layout"]["meta"] for figure in header["figures"].values()])
+    assert not re.search(r"\b1 \w*(tokens|keys)\b", words)
+    assert say(language, "kv_cache.count.token_one", count=1) in header["parts"]["main"]["caption"]
+    go(app, alone, language)
+    assert not app.warning and not {"kv_cache.step", "kv_cache.prompt"} & keys(app)
+    assert say(language, "kv_cache.only") in said(app)
+    go(app, {"show": "weights", "heads": "1"}, language)
+    assert "kv_cache.step" in keys(app) and "kv_cache.head" not in keys(app)
+    go(app, {"show": "weights", "text": "a"}, language)
+    assert "kv_cache.head" in keys(app)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("given", [{"step": "0"}, {"show": "weights", "step": "0"}], ids=str)
+def test_outputs_that_are_the_same_bit_for_bit_are_called_so(given, language):
+    answer = decode(settle(given).view.scene)[0]
+    assert answer.output_error == answer.weight_error == 0
+    words = unpack(frame({**given, "lang": language}))[0]["parts"]["main"]["caption"]
+    same = "kv_cache.weights.same" if "show" in given else "kv_cache.caption.same"
+    assert say(language, same) in words and "e+" not in words
+    words = unpack(frame({**given, "lang": language, "step": "1"}))[0]["parts"]["main"]["caption"]
+    assert say(language, same) not in words
+
+
 GOLDEN = {
     "llama-2-70b": ("320 KiB", "1.25 GiB", {}),
     "llama-3-1-70b": ("320 KiB", "40 GiB", {}),

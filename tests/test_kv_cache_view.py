@@ -154,8 +154,16 @@ def test_curves_are_the_declarations_and_grow_in_a_straight_line():
 
 
 FOLLOWERS = {
-    "prompt": ({"text": "a b c", "prompt": "9"}, {"prompt": 2, "step": 1}, "prompt was 9, more than the 3 tokens"),
-    "step": ({"prompt": "10", "step": "5"}, {"step": 2}, "step was 5, more than the 12 tokens"),
+    "prompt": (
+        {"text": "a b c", "prompt": "9"},
+        {"prompt": 2, "step": 1},
+        "prompt was 9, more than the sentence leaves (tokens shown: 3)",
+    ),
+    "step": (
+        {"prompt": "10", "step": "5"},
+        {"step": 2},
+        "step was 5, more than the sentence leaves (tokens shown: 12)",
+    ),
     "head": ({"heads": "4", "head": "7"}, {"head": 3}, "head 7 does not exist among 4 heads"),
     "kv_heads": ({"heads": "6", "kv_heads": "4"}, {"kv_heads": 3}, "kv_heads must divide heads: 6 heads allow"),
     "cell": ({"cell": "1,99,0"}, {"cell": ()}, "cell 1,99,0 lies outside the maps"),

@@ -98,7 +98,7 @@ def test_a_page_says_where_in_the_queue_it_is():
         job.wait(60)
     desk.close()
     assert measured.failures("en", first.results) == [measured.layout.escape("Cancelled.")]
-    assert measured.status("en", first, True) == "Ended: 0 of 1 measured."
+    assert measured.status("en", first, True) == "Ended early."
 
 
 def test_each_reason_is_said_once_and_literally():

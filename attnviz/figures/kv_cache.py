@@ -228,5 +228,5 @@ def _decades(low: int | float, high: int | float) -> list[float]:
 
 def _steps(high: int | float) -> list[float]:
     """Give zero and a few even steps, powers of two or halfway between them, up to the value."""
-    step = next(size * 2**power for power in range(-20, 60) for size in (1, 1.5) if high / (size * 2**power) <= 5)
+    step = next(size * 2.0**power for power in range(-20, 60) for size in (1, 1.5) if high / (size * 2.0**power) <= 5)
     return [step * n for n in range(math.floor(high / step) + 1)]

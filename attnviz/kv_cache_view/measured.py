@@ -62,7 +62,8 @@ def work_requests(view: View, names: tuple[str, str]) -> tuple[Request, ...]:
 
 def step_request(view: View, packed: str, expanded: str) -> Request:
     """Give the request for one token's step of every variant, heads that share computed together and spread out."""
-    heads = {"gqa": f" {HEADS}/{KV_HEADS}", "mqa": f" {HEADS}/1", "mla": ""}
+    latent = f"{LATENT['kv_lora_rank']} + {LATENT['qk_rope_head_dim']}"
+    heads = {"gqa": f" {HEADS}/{KV_HEADS}", "mqa": f" {HEADS}/1", "mla": f" {latent}"}
     entrants = [Contestant("mha", "sdpa", sizes_of("mha"), what="decode", label=f"MHA {HEADS}/{HEADS}")]
     for variant, count in heads.items():
         for kv, name in (("packed", packed), ("expanded", expanded)):
@@ -105,6 +106,12 @@ def _points(requests: Sequence[Request], results: Sequence[Result], way: int) ->
         known = result.partial if isinstance(result, Failure) else result
         if known is not None:
             yield request, known.points[way]
+
+
+def pair_flops(variant: str, keys: int) -> int:
+    """Give what one query does with one of so many keys, over all heads of the layer that is measured."""
+    config = VARIANTS[variant].config(**sizes_of(variant))
+    return VARIANTS[variant].mix_flops(config, 1, keys) // keys
 
 
 def cache_bytes(request: Request, contestant: Contestant) -> int:

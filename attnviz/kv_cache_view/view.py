@@ -17,7 +17,7 @@ _DIVIDE = Text(
     "kv_heads 必须整除 heads：{heads} 个头可用 {options}，收到的是 {got}，改用 {used}。",
 )
 _FEWER = Text(
-    "{name} was {got}, more than the {tokens} tokens of the sentence leave; using {used}.",
+    "{name} was {got}, more than the sentence leaves (tokens shown: {tokens}); using {used}.",
     "{name}原为 {got}，超出句子 {tokens} 个 token 所允许的范围，改用 {used}。",
 )
 _NO_HEAD = Text("head {got} does not exist among {heads} heads; using {used}.",

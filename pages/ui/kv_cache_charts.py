@@ -4,6 +4,7 @@ from attnviz import units
 from attnviz.figures.kv_cache import Bar, Line, memory_bars, size_curves
 from attnviz.kv_cache_view.memory import Curve, Fit, curves, fits, per_token, taken, weight_bytes
 from attnviz.kv_cache_view.view import View
+from pages.ui.kv_cache_maps import counted
 from pages.ui.plot.spec import Drawn
 from pages.ui.translate import say
 
@@ -28,7 +29,7 @@ def sizes(view: View, language: str) -> Drawn:
     figure = size_curves(lines, view.context, x_title=say(language, "kv_cache.curve.context"))
     fields = {
         "model": view.preset.label.say(language),
-        "context": units.count(view.context),
+        "tokens": counted(language, "token", view.context),
         "batch": units.count(view.batch),
         "size": units.both_bytes(taken(view)),
         "token": units.binary_bytes(per_token(view)),

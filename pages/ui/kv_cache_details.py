@@ -130,7 +130,7 @@ F.scaled_dot_product_attention(q_new, k_cache, v_cache)                  # {righ
 def _layouts(panel: Panel, group: Group) -> None:
     st.markdown(panel.title("layouts.lead"))
     _grid(panel, group, LAYOUTS)
-    st.markdown(panel.title("layouts.words", sinks=panel.settled.view.sinks))
+    st.markdown(panel.title("layouts.words"))
 
 
 def _storage(panel: Panel, group: Group) -> None:

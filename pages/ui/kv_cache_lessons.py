@@ -13,7 +13,7 @@ from attnviz.kv_cache_view.decode import decode
 from attnviz.kv_cache_view.view import View
 from pages.ui.heatmap.frame import MASKED_STATE, NO_KEY_STATE, VALUE_STATE, Axis, Grid, Map
 from pages.ui.kv_cache_charts import Drawn
-from pages.ui.kv_cache_maps import KINDS, answer_of
+from pages.ui.kv_cache_maps import KINDS, answer_of, counted, tiny
 from pages.ui.translate import say
 
 ALIGN, LAYOUTS, PAGED, CROSS = "align", "layouts", "paged", "cross"
@@ -36,20 +36,16 @@ def align_grid(view: View, language: str) -> Grid:
         values[:, : answer.seen] = corner.weights
         state = np.full((view.heads, tokens), MASKED_STATE, np.uint8)
         state[:, : answer.seen][:, corner.allowed] = VALUE_STATE
-        title = say(language, f"kv_cache.align.{key}", keys=int(corner.allowed.sum()))
+        title = say(language, f"kv_cache.align.{key}", keys=counted(language, "key", int(corner.allowed.sum())))
         drawn.append(Map(key, title, values, rows, cols, state, low=0.0, high=1.0))
     fields = {
-        "seen": answer.seen,
+        "seen": counted(language, "token", answer.seen),
         "error": units.percent(found["top_left"].error),
-        "right": _tiny(found["bottom_right"].error),
-        "torch": _tiny(lessons.torch_gap(view.scene, answer.seen, "top_left")),
+        "right": tiny(found["bottom_right"].error),
+        "torch": tiny(lessons.torch_gap(view.scene, answer.seen, "top_left")),
     }
     words = say(language, "kv_cache.align.caption", **fields)
     return Grid(tuple(drawn), words, words)
-
-
-def _tiny(size: float) -> str:
-    return f"{size:.0e}" if size else "0"
 
 
 def layouts_grid(view: View, language: str) -> Grid:
@@ -100,7 +96,7 @@ def paged_grid(view: View, language: str) -> Grid:
         _memory_map("paged", pool.reshape(lines, across * view.block), view, blocks, language),
     )
     fields = {
-        "used": units.count(whole.used), "reserved": units.count(whole.taken), "paged": units.count(blocks.taken),
+        "used": counted(language, "token", whole.used), "reserved": units.count(whole.taken), "paged": units.count(blocks.taken),
         "waste": units.percent(whole.waste), "left": units.percent(blocks.waste),
         "more": units.ratio(whole.taken / blocks.taken),
     }  # fmt: skip
@@ -139,18 +135,18 @@ def cross_grid(view: View, language: str) -> Grid:
         CROSS, say(language, "kv_cache.cross.map"), kinds, rows, cols, state, palette="diverging", low=-1.0, high=1.0,
         kinds=named,
     )  # fmt: skip
-    words = say(language, "kv_cache.cross.caption", **_cross_fields(view))
+    words = say(language, "kv_cache.cross.caption", **_cross_fields(view, language))
     return Grid((drawn,), words, words)
 
 
-def _cross_fields(view: View) -> dict[str, object]:
+def _cross_fields(view: View, language: str) -> dict[str, object]:
     found, seen = lessons.cross(view.scene, view.source_tokens), answer_of(view).seen
     return {
-        "seen": seen,
-        "source": len(view.source_tokens),
+        "seen": counted(language, "decoder", seen),
+        "source": counted(language, "encoder", len(view.source_tokens)),
         "own": units.binary_bytes(found.self_bytes[seen - 1]),
         "cross": units.binary_bytes(found.cross_bytes[seen - 1]),
-        "error": _tiny(found.error),
+        "error": tiny(found.error),
     }
 
 
@@ -163,7 +159,7 @@ def cross_sizes(view: View, language: str) -> Drawn:
     figure = series_chart(
         lines, x_title=say(language, "kv_cache.cross.tokens"), text=units.binary_bytes, at=answer_of(view).seen
     )
-    words = say(language, "kv_cache.cross.sizes", **_cross_fields(view))
+    words = say(language, "kv_cache.cross.sizes", **_cross_fields(view, language))
     return Drawn(figure, words, words)
 
 

@@ -34,6 +34,11 @@ def answer_of(view: View) -> Answer:
     return decode(view.scene)[view.step]
 
 
+def counted(language: str, what: str, count: int) -> str:
+    """Say how many there are of something, one in the singular."""
+    return say(language, f"kv_cache.count.{what}{'_one' if count == 1 else ''}", count=units.count(count))
+
+
 def letters(view: View) -> dict[str, str]:
     """Give the letter of Q and of everything that the variant keeps of a token, by name."""
     if view.variant == "mla":
@@ -106,19 +111,31 @@ def caption(view: View, language: str) -> str:
         "new": answer.step.new,
         "seen": answer.seen,
         "read": len(answer.before),
-        "kept": len(answer.step.kept),
+        "kept": counted(language, "token", len(answer.step.kept)),
         "bytes": units.binary_bytes(answer.step.cache_bytes),
         "times": units.ratio(answer.step.flops_without / answer.step.flops),
-        "error": _error(answer.output_error),
+        "differs": _differs(answer.output_error, language),
     }
-    kind = "prefill" if view.step == 0 else "decode"
+    kind = "decode" if view.step else "prefill" if answer.step.new > 1 else "prefill_one"
     said = say(language, f"kv_cache.caption.{kind}", **fields)
     dropped = answer.seen - len(answer.step.kept)
     return f"{said} {say(language, 'kv_cache.caption.dropped', count=dropped)}" if dropped else said
 
 
+def _differs(error: float, language: str) -> str:
+    """Say how far apart the two outputs are; what is the same bit for bit has no size to read."""
+    if not error:
+        return say(language, "kv_cache.caption.same")
+    return say(language, "kv_cache.caption.differs", error=_error(error))
+
+
 def _error(share: float) -> str:
-    return units.percent(share) if share >= 1e-4 else f"{share:.0e}"
+    return units.percent(share) if share >= 1e-4 else tiny(share)
+
+
+def tiny(size: float, digits: int = 0) -> str:
+    """Give a rounding error in powers of ten; none at all is 0."""
+    return f"{size:.{digits}e}" if size else "0"
 
 
 def weights_grid(view: View, language: str) -> Grid:
@@ -136,10 +153,15 @@ def weights_grid(view: View, language: str) -> Grid:
         state[~np.tri(tokens, dtype=bool)] = MASKED_STATE
         title = say(language, f"kv_cache.weights.{key}", head=view.head)
         drawn.append(Map(key, title, np.nan_to_num(values), rows, cols, state, low=0.0, high=1.0))
-    words = say(
-        language, "kv_cache.weights.caption", error=f"{answer.weight_error:.1e}", output=_error(answer.output_error)
-    )
+    words = _weights_caption(answer, language)
     return Grid(tuple(drawn), words, words)
+
+
+def _weights_caption(answer: Answer, language: str) -> str:
+    if not answer.weight_error and not answer.output_error:
+        return say(language, "kv_cache.weights.same")
+    fields = {"error": tiny(answer.weight_error, 1), "output": _error(answer.output_error)}
+    return say(language, "kv_cache.weights.caption", **fields)
 
 
 def vectors_grid(view: View, language: str) -> Grid:

@@ -8,7 +8,7 @@ from attnviz import units
 from attnviz.benchmark import Request, Result
 from attnviz.figures.measured import Curve, curves
 from attnviz.kv_cache_view import measured as measuring
-from attnviz.kv_cache_view.measured import D_K, HEADS, Grown
+from attnviz.kv_cache_view.measured import D_K, HEADS, LATENT, Grown
 from pages.ui import measured
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
@@ -95,9 +95,19 @@ def latency(panel: Panel, group: Group) -> None:
     measured.section(panel, "latency", (request,), lambda asked, shown: _latency(panel, asked, shown))
     sizes = {one.variant.upper(): measuring.cache_bytes(request, one) for one in request.contestants}
     each = " · ".join(f"{name} {units.binary_bytes(size)}" for name, size in sizes.items())
-    st.caption(panel.title("latency.caches", each=each, heads=HEADS, d_k=D_K, tokens=units.count(request.keys)))
-    st.markdown(panel.title("latency.words"))
+    latent = {"latent": LATENT["kv_lora_rank"], "rope": LATENT["qk_rope_head_dim"]}
+    fields = {"heads": HEADS, "d_k": D_K, "tokens": units.count(request.keys)}
+    st.caption(panel.title("latency.caches", each=each, **fields, **latent))
+    pairs = {variant: measuring.pair_flops(variant, request.keys) for variant in ("mla", "mha")}
+    ratios = {
+        "fewer": units.number(sizes["MHA"] / sizes["MLA"], 2),
+        "more": units.number(pairs["mla"] / pairs["mha"], 2),
+    }
+    st.markdown(panel.title("latency.words", **ratios, **latent))
 
 
 def _latency(panel: Panel, asked: Sequence[Request], shown: Sequence[Result]) -> None:
+    if not shown:
+        st.info(panel.title("latency.ask"), icon=":material/timer:")
+        return
     measured.bars(panel, "latency.bars", asked[0], shown[0] if shown else None, memory=False)

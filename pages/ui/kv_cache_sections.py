@@ -21,6 +21,9 @@ VECTORS_HEIGHT = 410
 # Two or three maps below each other, each as wide as the screen.
 PHONE_HEIGHT = 720
 CHART_HEIGHT = 400
+PROMPT_WIDTH, HEAD_WIDTH = 190, 130
+# The step takes what its line leaves, and another line where that is too little for its label.
+_STYLE = "<style>div:has(> .st-key-kv_cache-steps) { min-width: min(15.5rem, 100%); }</style>"
 # What a published model sets.
 SETS = ("context",)
 
@@ -51,18 +54,12 @@ def side_controls(panel: Panel, group: Group) -> None:
 def decoding(panel: Panel, group: Group) -> None:
     """Draw one step: what is new, what comes from the cache, and what would be computed again without it."""
     view = panel.settled.view
-    tokens = len(view.tokens)
-    if view.show == "work":
-        step, prompt, shown = st.columns([2, 1, 1.6], vertical_alignment="bottom")
-    else:
-        step, prompt, head, shown = st.columns([1.6, 1, 0.8, 1.6], vertical_alignment="bottom")
-        with head:
-            panel.live("head", group, high=max(view.heads - 1, 1))
-    with step:
-        panel.live("step", group, high=max(tokens - view.prompt, 1), play=True)
-    with prompt:
-        panel.live("prompt", group, high=max(tokens - 1, 1))
-    with shown:
+    if len(view.tokens) == 1:
+        st.markdown(panel.title("only"))
+    # A line that breaks where it is too short for all of them: nothing is cut, and no label stands upright.
+    st.html(_STYLE)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        _steps(panel, group)
         panel.control("show", segmented=True, bare=True)
     words = translate.table(panel.language, "heatmap") | {"masked": panel.title(f"masked.{view.show}")}
     words |= {"own_range": panel.title("vectors.range")}
@@ -72,6 +69,20 @@ def decoding(panel: Panel, group: Group) -> None:
         height=VECTORS_HEIGHT if rows else HEIGHT, phone_height=PHONE_HEIGHT, layout="rows" if rows else "grid",
         selected=_selected(view, panel.language), on_select=lambda chosen: _select(panel, chosen), scale=1.15,
     )  # fmt: skip
+
+
+def _steps(panel: Panel, group: Group) -> None:
+    """Draw the sliders of the step, the prompt and the head, each where there is more than one to choose."""
+    view = panel.settled.view
+    tokens = len(view.tokens)
+    if tokens > 1:
+        with st.container(key="kv_cache-steps"):
+            panel.live("step", group, high=tokens - view.prompt, play=True)
+        with st.container(width=PROMPT_WIDTH):
+            panel.live("prompt", group, high=tokens - 1)
+    if view.show != "work" and view.heads > 1:
+        with st.container(width=HEAD_WIDTH):
+            panel.live("head", group, high=view.heads - 1)
 
 
 def _keys(view: View, language: str) -> list[str]:

@@ -152,6 +152,9 @@ def status(language: str, job: Job, done: bool) -> str:
         missed = sum(isinstance(one, Failure) and one.reason in _CUT_SHORT for one in job.results)
         if not missed:
             return words["done"]
+        if len(job.requests) == 1:
+            # What came before stands in the picture: of one request nothing is counted.
+            return words["cut"]
         return words["ended"].format(done=len(job.requests) - missed, count=len(job.requests))
     if job.place:
         return words["waiting"].format(place=job.place)

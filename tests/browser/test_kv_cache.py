@@ -77,20 +77,20 @@ def test_an_open_section_follows_the_slider(visit: Open) -> None:
     page = visit()
     page.locator(".st-key-kv_cache-fold-align summary").click()
     align = page.locator(".st-key-kv_cache-align-map [data-part=root]")
-    expect(align).to_contain_text("Over 9 cached tokens")
+    expect(align).to_contain_text("Over 9 tokens in the cache")
     page.wait_for_url("**open=align*")  # so that the link that is copied shows it too
     wait_idle(page)
     slider(page, "Token generated").focus()
     page.keyboard.press("ArrowLeft")
-    expect(align).to_contain_text("Over 8 cached tokens")
+    expect(align).to_contain_text("Over 8 tokens in the cache")
     page.wait_for_url("**step=4*")
     wait_idle(page)
-    expect(align).to_contain_text("Over 8 cached tokens")
+    expect(align).to_contain_text("Over 8 tokens in the cache")
     page.locator(".st-key-kv_cache-fold-align summary").click()
     page.wait_for_url(re.compile(r"^[^?]*\?(?!.*open=)"))
     page.go_back()
     page.wait_for_url("**open=align*")
-    expect(align).to_contain_text("Over 8 cached tokens")
+    expect(align).to_contain_text("Over 8 tokens in the cache")
 
 
 def test_a_cell_says_what_was_done_and_stays_chosen(visit: Open) -> None:
@@ -126,6 +126,20 @@ def test_vectors_of_different_widths_stand_on_common_named_rows(visit: Open) -> 
     assert any("kᴿ" in label["text"] for label in drawn["labels"] if label["axis"] == "title")
     bounds = main(page).bounding_box()
     assert bounds is not None and bounds["y"] + bounds["height"] <= DESKTOP[1]
+
+
+def test_nothing_is_cut_beside_the_vectors(visit: Open) -> None:
+    page = visit("lang=en&show=vectors")
+    drawn = drawn_with(page, [*SENTENCE[:8], "► mat", *SENTENCE[9:]])
+    # The colour bar's words take a second line where one is too short.
+    assert [one["text"] for one in drawn["labels"] if one["axis"] == "bar"] == ["lowest", "each its", "own", "highest"]
+    # One pixel is enough for the browser to fade a word out.
+    outer = page.locator(".st-key-kv_cache-show").bounding_box()
+    buttons = [button.bounding_box() for button in page.locator(".st-key-kv_cache-show button").all()]
+    assert outer is not None and len(buttons) == 3
+    for inner in buttons:
+        assert inner is not None and inner["x"] >= outer["x"] - 0.2
+        assert inner["x"] + inner["width"] <= outer["x"] + outer["width"] + 0.2
 
 
 def test_on_a_phone_every_token_of_the_maps_is_named(visit: Open) -> None:

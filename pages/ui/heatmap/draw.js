@@ -322,7 +322,12 @@ class Drawing {
         this.text(words, box.x + share * box.w, box.y + BAR + 5, { align, baseline: "top", note })
       } else {
         const y = Math.min(box.y + box.h - em / 2, Math.max(box.y + em / 2, box.y + box.h * (1 - share)))
-        this.text(words, box.x + BAR + 5, y, { baseline: "middle", most: this.width - box.x - BAR - 5, note })
+        const most = this.width - box.x - BAR - 5
+        const lines = this.ruler.width(words) > most ? this.ruler.wrap(words, most) : [words]
+        lines.forEach((line, at) => {
+          const down = 1.1 * em * (at - (lines.length - 1) / 2)
+          this.text(line, box.x + BAR + 5, y + down, { baseline: "middle", most, note })
+        })
       }
     }
   }
