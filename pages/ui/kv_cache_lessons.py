@@ -96,7 +96,8 @@ def paged_grid(view: View, language: str) -> Grid:
         _memory_map("paged", pool.reshape(lines, across * view.block), view, blocks, language),
     )
     fields = {
-        "used": counted(language, "token", whole.used), "reserved": units.count(whole.taken), "paged": units.count(blocks.taken),
+        "used": counted(language, "token", whole.used),
+        "reserved": units.count(whole.taken), "paged": units.count(blocks.taken),
         "waste": units.percent(whole.waste), "left": units.percent(blocks.waste),
         "more": units.ratio(whole.taken / blocks.taken),
     }  # fmt: skip
