@@ -94,11 +94,16 @@ def per_token(view: View) -> int:
 
 
 def grouped(preset: Preset, variant: str, kv_heads: int) -> Preset:
-    """Give the model with so many KV heads on every layer that has any."""
+    """Give the model with so many KV heads on every layer that has any.
+
+    MLA's rotary key stands beside its d_k and goes with the latent, as in table 1 of https://arxiv.org/abs/2405.04434.
+    """
     old = dict(preset.sizes)
     sizes = {
         name: old[name] for name in ("hidden_size", "num_attention_heads", "head_dim", "v_head_dim") if name in old
     }
+    if preset.variant == "mla":
+        sizes |= {"head_dim": preset.config.qk_nope_head_dim}
     return replace(preset, variant=variant, sizes=sizes | {"num_key_value_heads": kv_heads})
 
 

@@ -11,8 +11,7 @@ _LLAMA_2 = Text(
     "MHA, not GQA: of Llama 2 only the 70B model shares KV heads.", "是 MHA 而非 GQA：Llama 2 中只有 70B 共用 KV 头。"
 )
 _GPT_OSS = Text(
-    "64 heads of 64 are wider than the token vector of 2,880; every second layer has a window of 128.",
-    "64 个 64 维的头比 2,880 维的 token 向量更宽；每隔一层有 128 的窗口。",
+    "64 heads of 64 are wider than the token vector of 2,880.", "64 个 64 维的头比 2,880 维的 token 向量更宽。"
 )
 _DEEPSEEK = Text(
     "MLA, not GQA: one latent of 512 and one rotary key of 64 per token, for all heads.",
@@ -105,7 +104,7 @@ MODELS = (
         "https://huggingface.co/mistralai/Mistral-7B-v0.1/blob/main/config.json",
         window=4_096,
         sliding_layers=32,
-        note=Text("Every layer has a window of 4,096; only v0.1 has it.", "每一层都有 4,096 的窗口；只有 v0.1 如此。"),
+        note=Text("Only v0.1 has a window.", "只有 v0.1 有窗口。"),
     ),
     _grouped(
         "mistral-7b-v0-3",
@@ -145,10 +144,7 @@ MODELS = (
         262_144,
         "https://huggingface.co/Qwen/Qwen3-Next-80B-A3B-Instruct/blob/main/config.json",
         linear_layers=36,
-        note=Text(
-            "36 of 48 layers are gated DeltaNet with a state of fixed size, which is not counted here.",
-            "48 层中有 36 层是门控 DeltaNet，其状态大小固定，不计入此处。",
-        ),
+        note=Text("Its layers with a state are gated DeltaNet.", "其中带状态的层是门控 DeltaNet。"),
     ),
     _grouped("gemma-2-2b", "Gemma-2-2B", 13, (2304, 8, 4, 256), 8_192, _GEMMA, window=4_096, sliding_layers=13),
     _grouped("gemma-2-9b", "Gemma-2-9B", 21, (3584, 16, 8, 256), 8_192, _GEMMA, window=4_096, sliding_layers=21),

@@ -9,6 +9,7 @@ from attnviz.variant_view import layers
 from attnviz.variant_view.settings import LATENT
 from attnviz.variant_view.view import View, quarter
 from attnviz.variants import VARIANTS
+from attnviz.variants.latent.sizes import LatentConfig
 
 # Those that keep a state instead of keys and values.
 STATES = tuple(entry.key for entry in VARIANTS.values() if not entry.grows(entry.config(hidden_size=1)))
@@ -68,14 +69,18 @@ def _common(view: View) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _latent(view: View) -> Taken:
+def latent_sizes(view: View) -> LatentConfig:
     """Give MLA with the view's latent, and heads of its d_k beside the rotary part; a model's as it is published."""
-    sizes = VARIANTS["mla"].config(
+    if view.preset is not None and view.variant == "mla":
+        return view.preset.config
+    return VARIANTS["mla"].config(
         hidden_size=view.width, num_attention_heads=view.heads, kv_lora_rank=view.latent, qk_rope_head_dim=view.rope,
         head_dim=view.d_k + view.rope, v_head_dim=view.d_k,
     )  # fmt: skip
-    if view.preset is not None and view.variant == "mla":
-        sizes = view.preset.config
+
+
+def _latent(view: View) -> Taken:
+    sizes = latent_sizes(view)
     if view.latent == LATENT:
         return _taken(view, "mla", None, sizes, None)
     place = (view.tokens, view.seed)

@@ -14,6 +14,7 @@ from pages.ui.controls import Panel
 from pages.ui.heatmap import heatmap
 from pages.ui.kv_cache_picture import FITS, MAIN, SIZES
 from pages.ui.plot import plot
+from pages.ui.variants_maps import mha_of
 
 HEIGHT = 385
 # Vectors have no labels below; with twenty tokens every one is named.
@@ -176,6 +177,8 @@ def _model(panel: Panel, view: View) -> None:
     preset = view.preset
     label = layout.escape(preset.label.say(panel.language))
     said = [f"**{label}** · {panel.title(f'memory.shape.{preset.variant}', **_shape(view))}"]
+    if preset.variant == "mla":
+        said.append(mha_of(preset.config, panel.language))
     if preset.sliding_layers:
         fields = {"layers": preset.sliding_layers, "window": units.count(preset.window or 0)}
         said.append(panel.title("memory.windows" if view.windows else "memory.ignored", **fields))

@@ -10,6 +10,7 @@ from attnviz.variant_view.run import STATES, Taken
 from attnviz.variant_view.settings import ABREAST, LATENT, VARIANTS
 from attnviz.variant_view.view import View
 from attnviz.variants import VARIANTS as KINDS
+from attnviz.variants.latent.sizes import LatentConfig
 from pages.ui.heatmap.frame import MASKED_STATE, VALUE_STATE, Axis, Grid, Map
 from pages.ui.translate import say
 
@@ -102,6 +103,12 @@ def _alt(view: View, values: np.ndarray, language: str) -> str:
         language, "variants.maps.alt", heads=view.heads, tokens=len(view.tokens),
         largest=f"{values[head, row, col]:.3g}", head=head, row=row, col=col,
     )  # fmt: skip
+
+
+def mha_of(sizes: LatentConfig, language: str) -> str:
+    """Say which MHA a layer of MLA is compared with, and what its own keys and values would be."""
+    fields = {"d_k": sizes.qk_nope_head_dim, "rope": sizes.qk_rope_head_dim, "expanded": units.count(sizes.expanded)}
+    return say(language, "variants.numbers.mha", **fields)
 
 
 def named(taken: Taken, heads: int, language: str) -> str:

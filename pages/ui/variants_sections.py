@@ -9,16 +9,17 @@ from attnviz.config import divisors
 from attnviz.presets import PRESETS
 from attnviz.snippet import layer_snippet
 from attnviz.text import Text
-from attnviz.variant_view.run import Taken, of_view, table
+from attnviz.variant_view.run import Taken, latent_sizes, of_view, table
 from attnviz.variant_view.settings import ABREAST, LATENT, LAYERS, MOST_SHOWN, OWN, ROTARY, SIZES, variant_of
 from attnviz.variant_view.view import View
+from attnviz.variants import VARIANTS
 from attnviz.view_run import WIDTH
 from pages.ui import layout, translate, variants_picture
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.heatmap import heatmap
 from pages.ui.plot import plot
-from pages.ui.variants_maps import key_of, maps, named
+from pages.ui.variants_maps import key_of, maps, mha_of, named
 from pages.ui.variants_picture import MAPS, WIRES
 
 # Of the maps: those of many heads need more room each for their titles.
@@ -153,7 +154,11 @@ def _model(panel: Panel, view: View) -> None:
     model = PRESETS.get(view.model)
     if model is None:
         return
-    said = [layout.escape(model.note.say(panel.language))] if model.note else []
+    said = []
+    if model.linear_layers:
+        said.append(translate.say(panel.language, "kv_cache.memory.linear", layers=model.linear_layers))
+    if model.note:
+        said.append(layout.escape(model.note.say(panel.language)))
     if view.preset is None:
         said.append(panel.title("model.changed"))
     elif model.sliding_layers:
@@ -185,16 +190,28 @@ def numbers(panel: Panel) -> None:
     st.html(_STYLE)
     with st.container(key="variants.table"):
         st.markdown(_table(panel, view))
-    notes = (_latent_note(panel, view), panel.title("numbers.state_note"), panel.title("numbers.note"))
-    st.caption(" ".join(notes))
+    notes = (_latent_note(panel, view), _flops_note(panel, view), panel.title("numbers.state_note"))
+    st.caption("  \n".join(notes))
 
 
 def _latent_note(panel: Panel, view: View) -> str:
-    """Say what sizes the table's MLA has."""
+    """Say what sizes the table's MLA has, and which MHA it is compared with."""
     kept = units.count(view.latent + view.rope)
     if view.variant == "mla" and view.preset is not None:
-        return panel.title("numbers.mla_model", kept=kept, queries=units.count(view.preset.config.q_lora_rank))
-    return panel.title("numbers.mla_own", latent=view.latent, rope=view.rope, kept=kept)
+        said = panel.title("numbers.mla_model", kept=kept, queries=units.count(view.preset.config.q_lora_rank))
+    else:
+        said = panel.title("numbers.mla_own", latent=view.latent, rope=view.rope, kept=kept)
+    return f"{said} {mha_of(latent_sizes(view), panel.language)}" if view.rope else said
+
+
+def _flops_note(panel: Panel, view: View) -> str:
+    """Say what is counted: what is computed here, which is a little more than a textbook's count."""
+    notes = [panel.title("numbers.note")]
+    if VARIANTS["mla"].absorbs(latent_sizes(view), 1, view.context):
+        notes.append(panel.title("numbers.absorbed"))
+        if view.rope:
+            notes.append(panel.title("numbers.wide", kept=view.latent + view.rope, latent=view.latent))
+    return " ".join([*notes, panel.title("numbers.additive")])
 
 
 def _table(panel: Panel, view: View) -> str:

@@ -93,6 +93,11 @@ class LatentConfig:
         """Entries that one token keeps in the cache, for all heads together."""
         return self.kv_lora_rank + self.qk_rope_head_dim
 
+    @property
+    def expanded(self) -> int:
+        """Entries of one token's keys and values once every head's are made."""
+        return self.num_attention_heads * (self.head_dim + self.v_head_dim)
+
 
 def read_config(sizes: Mapping[str, object]) -> LatentConfig:
     """Check the sizes given and fill in the others, see ``Latent.config``."""

@@ -1,0 +1,64 @@
+"""What the variants page says: the MHA that is compared with, what is counted, and nothing twice."""
+
+import math
+
+import pytest
+
+from attnviz.kv_cache_view.memory import versions
+from attnviz.kv_cache_view.view import settle as settle_cache
+from attnviz.presets import PRESETS
+from attnviz.text import LANGUAGES
+from attnviz.variant_view.run import table
+from attnviz.variant_view.view import settle
+from attnviz.variants import VARIANTS
+from pages.ui.translate import say
+from tests.pages import plain, said, visit
+
+LATENT = [key for key, preset in PRESETS.items() if preset.variant == "mla"]
+
+
+@pytest.mark.parametrize("model", LATENT)
+def test_both_pages_compare_mla_with_the_same_mha(model):
+    rows = {row.variant: row.elements for row in table(settle({"model": model}).view)}
+    for variant, (preset, _) in versions(settle_cache({"model": model}).view).items():
+        if variant in ("mha", "mqa"):
+            kept = sum(math.prod(shape) for shape in VARIANTS[variant].cache(preset.config, 1).values())
+            assert kept == rows[variant]
+    # As DeepSeek-V2's table 1 counts it: 2 · n_h · d_h, with d_h = 128.
+    assert rows["mha"] == 2 * 128 * 128 and rows["mla"] == 512 + 64
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_both_pages_say_which_mha_that_is(language):
+    fields = {"d_k": 128, "rope": 64, "expanded": f"{128 * (192 + 128):,}"}
+    sentence = say(language, "variants.numbers.mha", **fields)
+    for page in ("variants", "kv_cache"):
+        assert sentence in said(visit(language, page=page, model="deepseek-v3-1"))
+    assert say(language, "variants.numbers.mha", d_k=64, rope=64, expanded="1,536") in said(
+        visit(language, page="variants")
+    )
+    assert "1,536" not in said(visit(language, page="kv_cache", model="llama-3-8b"))
+
+
+def test_mla_s_flops_are_said_to_be_those_of_what_runs():
+    sizes = VARIANTS["mla"].config(**PRESETS["deepseek-v3-1"].sizes)
+    # Both products of a pair are 576 wide.
+    assert VARIANTS["mla"].mix_flops(sizes, 1, 4096) == 128 * 4096 * 2 * (576 + 576)
+    words = said(visit(page="variants", model="deepseek-v3-1"))
+    assert say("en", "variants.numbers.absorbed") in words
+    assert say("en", "variants.numbers.wide", kept=576, latent=512) in words
+    # With no rotary key there is nothing more than the latent, and a single token is not worth absorbing for.
+    alone = said(visit(page="variants", variant="mla", rope="0"))
+    assert say("en", "variants.numbers.absorbed") in alone
+    assert "512 wide" not in alone and "rotary key of 0 stands" not in alone
+    assert say("en", "variants.numbers.absorbed") not in said(visit(page="variants", variant="mla", context="1"))
+
+
+@pytest.mark.parametrize("page", ["variants", "kv_cache"])
+def test_nothing_is_said_twice_of_a_model(page):
+    for key, preset in PRESETS.items():
+        if preset.sliding_layers or preset.linear_layers:
+            words = plain(said(visit(page=page, model=key)))
+            (line,) = [line for line in words.splitlines() if preset.label.en in line and preset.source in line]
+            assert line.count(f"{preset.window:,}" if preset.window else "window") == bool(preset.window), line
+            assert line.count("fixed size") == line.count("not counted") == bool(preset.linear_layers), line
