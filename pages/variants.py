@@ -10,7 +10,7 @@ from pages.ui.controls import Panel
 panel = Panel("variants", link.language(), settle)
 group = Group("variants", "/live/variants", panel.settled.link() | {"lang": panel.language})
 
-layout.header(panel)
+layout.header(panel, f"lead.{panel.settled.view.variant}")
 layout.remarks(panel.remarks)
 variants_sections.side_controls(panel, group)
 variants_sections.live_controls(panel, group)

@@ -1,5 +1,6 @@
 """What the variants page says: the MHA that is compared with, what is counted, and nothing twice."""
 
+import json
 import math
 
 import pytest
@@ -8,11 +9,14 @@ from attnviz.kv_cache_view.memory import versions
 from attnviz.kv_cache_view.view import settle as settle_cache
 from attnviz.presets import PRESETS
 from attnviz.text import LANGUAGES
+from attnviz.variant_view import race
 from attnviz.variant_view.run import table
+from attnviz.variant_view.settings import VARIANTS as KINDS
 from attnviz.variant_view.view import settle
 from attnviz.variants import VARIANTS
+from attnviz.variants.additive import _BLOCK_ROWS, _TILE_ENTRIES
 from pages.ui.translate import say
-from tests.pages import plain, said, visit
+from tests.pages import component, plain, said, visit
 
 LATENT = [key for key, preset in PRESETS.items() if preset.variant == "mla"]
 
@@ -62,3 +66,31 @@ def test_nothing_is_said_twice_of_a_model(page):
             (line,) = [line for line in words.splitlines() if preset.label.en in line and preset.source in line]
             assert line.count(f"{preset.window:,}" if preset.window else "window") == bool(preset.window), line
             assert line.count("fixed size") == line.count("not counted") == bool(preset.linear_layers), line
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("variant", KINDS)
+def test_the_line_below_the_title_is_of_what_can_be_dragged(variant, language):
+    words = said(visit(language, page="variants", variant=variant))
+    assert [kind for kind in KINDS if say(language, f"variants.lead.{kind}") in words] == [variant]
+    assert KINDS["additive"].say(language).lower() in say(language, "variants.title")
+
+
+@pytest.mark.parametrize(("heads", "length"), [(8, 363), (1, 1025), (64, 129)])
+def test_the_score_matrix_outgrows_the_tile_where_the_words_say(heads, length):
+    view = settle({"heads": str(heads)}).view
+    assert race.outgrows(view) == length and race.TILE_ENTRIES == _TILE_ENTRIES == 4 * 2**20 // 4
+    assert heads * (length - 1) ** 2 <= race.TILE_ENTRIES < heads * length**2
+    words = said(visit(page="variants", heads=str(heads), open="race"))
+    assert f"at length {length:,} one whole score matrix" in words and str(_BLOCK_ROWS) in words
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "high"),
+    [({}, "heads", 64), ({"heads": "100"}, "heads", 100), ({"model": "falcon-180b"}, "heads", 232),
+     ({"model": "falcon-180b", "heads": "9"}, "heads", 232), ({"model": "deepseek-v3-1"}, "heads", 128), ({"model": "deepseek-v3-1", "heads": "200"}, "heads", 200)],
+    ids=str,
+)  # fmt: skip
+def test_a_slider_s_track_holds_its_value_and_the_model_s(settings, name, high):
+    data = json.loads(component(visit(page="variants", **settings), f"variants.{name}").proto.json)
+    assert data["value"] <= data["high"] == high

@@ -1,5 +1,7 @@
 """Additive attention against the dot product: what is measured of the view, and when that would take too long."""
 
+import math
+
 from attnviz import units
 from attnviz.benchmark import Contestant, Request
 from attnviz.text import Refusal, Text
@@ -7,6 +9,8 @@ from attnviz.variant_view.view import View
 
 # Entries of tanh(q + k) in one call: a second or two of one core.
 MOST_ENTRIES = 2**28
+# Entries of tanh(q + k) that exist at once.
+TILE_ENTRIES = 2**20
 # Score by step and in blocks: each is what the additive scores are put into.
 BACKENDS = ("eager", "sdpa")
 
@@ -20,6 +24,11 @@ _LABELS = {
     "mha": Text("dot product · {backend}", "点积 · {backend}"),
     "additive": Text("additive · {backend}", "加性 · {backend}"),
 }
+
+
+def outgrows(view: View) -> int:
+    """Give the length from which on one score matrix has more entries than a tile."""
+    return math.isqrt(TILE_ENTRIES // view.heads) + 1
 
 
 def request(view: View, language: str) -> Request:

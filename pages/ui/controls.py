@@ -224,7 +224,9 @@ class Panel:
         places: dict[str, Any]
         limits: dict[str, Any]
         if isinstance(knob, Integer):
-            top = high or knob.slider_high or knob.high
+            # What was typed, or is a published model's, is on the track too.
+            held = max(cast("int", self._value(name)), cast("int", self.settled.defaults[name]))
+            top = high or max(knob.slider_high or knob.high, held)
             allowed = [stop for stop in stops or knob.stops or () if stop <= top]
             if allowed and allowed[-1] < top and stops is None:
                 allowed.append(top)  # the track's end can always be reached

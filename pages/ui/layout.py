@@ -29,12 +29,12 @@ PICTURE_S = 0.25
 LANGUAGE_NAMES: Mapping[str, str] = {"en": "English", "zh": "中文"}
 
 
-def header(panel: "Panel") -> None:
-    """Show the page's title, what to see in one sentence, and the language, link and reset buttons."""
+def header(panel: "Panel", lead: str = "lead") -> None:
+    """Show the page's title, what to see in one sentence (``lead``), and the language, link and reset buttons."""
     words, tools = st.columns([3, 2], vertical_alignment="top")
     with words:
         st.title(panel.title("title"), anchor=False)
-        st.markdown(panel.title("lead"))
+        st.markdown(panel.title(lead))
     with tools, st.container(horizontal=True, horizontal_alignment="right", gap="small"):
         _language_switch(panel.language)
         copy_link(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from attnviz import units
 from attnviz.benchmark import Request, Result
 from attnviz.text import Refusal
 from attnviz.variant_view import race
@@ -30,8 +31,8 @@ def section(panel: Panel) -> None:
             layout.refusal(refused, panel.language)
             return
         measured.section(panel, "race", [wanted], lambda requests, shown: _draw(panel, requests[0], shown))
-        for name in ("time", "memory"):
-            st.markdown(panel.title(f"race.{name}"))
+        st.markdown(panel.title("race.time"))
+        st.markdown(panel.title("race.memory", heads=view.heads, length=units.count(race.outgrows(view))))
 
 
 def _draw(panel: Panel, request: Request, shown: Sequence[Result]) -> None:

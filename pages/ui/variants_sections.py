@@ -26,9 +26,10 @@ from pages.ui.variants_picture import MAPS, WIRES
 HEIGHTS = {8: 330, 32: 440, 64: 600, 128: 900, 256: 1500}
 # Of three lines of maps side by side, each below its heading.
 COMPARED = 392
-# A number and its unit stay together; on a phone the table is moved sideways, for squeezed words would break anywhere.
+# A number and its unit stay together, and so does a Chinese word of the heading; on a phone the table is moved sideways, for squeezed words would break anywhere.
 _STYLE = """<style>
 .st-key-variants-table td { white-space: nowrap; }
+.st-key-variants-table th { word-break: keep-all; text-wrap: balance; }
 @media (max-width: 640px) { .st-key-variants-table :is(th, td) { white-space: nowrap; } }
 </style>"""
 SOURCES = (
