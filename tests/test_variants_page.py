@@ -12,7 +12,7 @@ from attnviz.units import percent
 from attnviz.variant_view import guard
 from attnviz.variant_view.layers import narrowed
 from attnviz.variant_view.run import table
-from attnviz.variant_view.settings import ABREAST, OWN, VARIANTS
+from attnviz.variant_view.settings import OWN, VARIANTS
 from attnviz.variant_view.view import settle
 from attnviz.variants import VARIANTS as KINDS
 from pages.ui.heatmap.frame import TOP, unpack
@@ -48,7 +48,7 @@ def test_the_page_and_the_live_route_draw_the_same(settings, language):
     for one, other in zip(drawn["maps"], codes["maps"], strict=True):
         assert (one == other).all()
     view = settled.view
-    assert len(codes["maps"]) == (3 * min(ABREAST, view.heads) if view.show == "compare" else view.heads)
+    assert len(codes["maps"]) == len(view.shown) * (3 if view.show == "compare" else 1)
     for text in (header["parts"]["maps"]["caption"], header["figures"]["wires"]["layout"]["meta"]["alt"]):
         assert text and "{" not in text
 

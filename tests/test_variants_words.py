@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 
@@ -15,8 +16,10 @@ from attnviz.variant_view.settings import VARIANTS as KINDS
 from attnviz.variant_view.view import settle
 from attnviz.variants import VARIANTS
 from attnviz.variants.additive import _BLOCK_ROWS, _TILE_ENTRIES
+from pages.ui.heatmap.frame import unpack
 from pages.ui.translate import say
-from tests.pages import component, plain, said, visit
+from pages.ui.variants_picture import frame
+from tests.pages import check, component, keys, link, plain, said, visit
 
 LATENT = [key for key, preset in PRESETS.items() if preset.variant == "mla"]
 
@@ -88,9 +91,35 @@ def test_the_score_matrix_outgrows_the_tile_where_the_words_say(heads, length):
 @pytest.mark.parametrize(
     ("settings", "name", "high"),
     [({}, "heads", 64), ({"heads": "100"}, "heads", 100), ({"model": "falcon-180b"}, "heads", 232),
-     ({"model": "falcon-180b", "heads": "9"}, "heads", 232), ({"model": "deepseek-v3-1"}, "heads", 128), ({"model": "deepseek-v3-1", "heads": "200"}, "heads", 200)],
+     ({"model": "falcon-180b", "heads": "9"}, "heads", 232), ({"model": "deepseek-v3-1"}, "heads", 128),
+     ({"model": "deepseek-v3-1", "heads": "200"}, "heads", 200)],
     ids=str,
 )  # fmt: skip
 def test_a_slider_s_track_holds_its_value_and_the_model_s(settings, name, high):
     data = json.loads(component(visit(page="variants", **settings), f"variants.{name}").proto.json)
     assert data["value"] <= data["high"] == high
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [({"model": "deepseek-v3-1"}, range(32)), ({"model": "deepseek-v3-1", "cell": "70,3,2"}, range(64, 96)),
+     ({"model": "falcon-180b", "show": "change", "first": "230"}, range(200, 232)),
+     ({"model": "llama-2-70b", "show": "weights", "first": "9"}, range(64)),
+     ({"model": "deepseek-v3-1", "latent": "3", "show": "change", "first": "5"}, range(5, 37)),
+     ({"model": "falcon-180b"}, range(4))],
+    ids=str,
+)  # fmt: skip
+def test_of_very_many_heads_some_are_drawn_and_the_others_are_one_choice_away(given, shown):
+    settled = settle(given)
+    assert settled.view.shown == shown and not settled.notes and not settled.problems
+    header, _ = unpack(frame(given))
+    grid = header["parts"]["maps"]
+    assert sorted({int(drawn["key"].split(".")[-1]) for drawn in grid["maps"]}) == list(shown)
+    head = int(re.findall(r"head (\d+), query", grid["alt"])[0]) if settled.view.show != "compare" else shown[0]
+    assert head in shown
+    app = visit(page="variants", **given)
+    assert ("variants.first" in keys(app)) == (len(shown) < settled.view.heads)
+    if len(shown) < settled.view.heads:
+        last = settled.view.heads - len(shown)
+        app.selectbox(key="variants.first").set_value(last)
+        assert settle(link(check(app.run()))).view.shown.start == last

@@ -50,7 +50,8 @@ def latent_wiring(
     """Draw query heads above, the keys and values that each has made for it, and the one latent they are made of.
 
     Latent and rotary key are as wide as their share of what is kept. A head's own keys and values are hollow: they
-    are not kept. A dotted line is the rotary part, which every head's keys have in common.
+    are not kept. A dotted line is the rotary part, which every head's keys have in common; those of many heads are
+    one surface.
 
     Args:
         heads: Query heads.
@@ -74,7 +75,10 @@ def latent_wiring(
     data = _lines(heads, (_TOP, _MIDDLE), list(map(float, heads_at)), heads_at)
     data += _lines(heads, (_MIDDLE, _BOTTOM), spread(low, edge), heads_at)
     if rope:
-        data += _lines(heads, (_MIDDLE, _BOTTOM), spread(edge + gap, high), heads_at, "dot")
+        if heads <= _NUMBERED:
+            data += _lines(heads, (_MIDDLE, _BOTTOM), spread(edge + gap, high), heads_at, "dot")
+        else:
+            data.insert(0, _fan((low, high), (edge + gap, high)))
         data.append(_bar(edge + gap, high, f"{rotary} {rope}", _ROTARY))
     data.append(_bar(low, edge, f"{kept} {latent}", _LATENT))
     data.append(_queries(heads, [hover.format(head=head) for head in heads_at], heads_at))
@@ -156,6 +160,15 @@ def _lines(heads: int, rows: tuple[float, float], ends: list[float], owners: lis
 def _queries(heads: int, texts: list[str], owners: list[int]) -> Figure:
     colours = [f"theme-{owner % COLOURS}" for owner in owners]
     return _row(list(range(heads)), _TOP, colours, min(30.0, 0.72 * _room(heads))) | {"text": texts}
+
+
+def _fan(above: tuple[float, float], below: tuple[float, float]) -> Figure:
+    """Draw what many lines from the middle row to a stretch of the lowest would cover, behind everything else."""
+    return {
+        "type": "scatter", "mode": "lines", "x": [*above, *reversed(below)],
+        "y": [_MIDDLE, _MIDDLE, _BOTTOM, _BOTTOM], "fill": "toself", "fillcolor": _ROTARY, "line": {"width": 0},
+        "opacity": 0.35, "hoverinfo": "skip",
+    }  # fmt: skip
 
 
 def _bar(start: float, end: float, text: str, colour: str) -> Figure:

@@ -15,6 +15,8 @@ from attnviz.text import Text, same
 
 # So many heads are large enough side by side, each of them three times.
 ABREAST = 4
+# So many maps of one layer fit a screen; of more heads than that, as many as stay large enough to read.
+MOST_MAPS, PAGE = 64, 32
 # Side by side stand MHA, the layer with the slider's KV heads, and MQA.
 LAYERS = 3
 # So many tokens can be told apart on every head's map, with all heads on one screen.
@@ -165,7 +167,7 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
             Lengths("cell", Text("Selected cell", "选中的格"), (0,), high=MOST_OF_MODELS, most=4),
             Integer(
                 "first",
-                Text("First head side by side", "并排的第一个头"),
+                Text("First head shown", "显示的第一个头"),
                 0,
                 low=0,
                 high=MOST_OF_MODELS - 1,

@@ -8,7 +8,7 @@ from attnviz import config, inputs
 from attnviz.presets import PRESETS, Preset
 from attnviz.reading import Reader, Settled
 from attnviz.text import Text
-from attnviz.variant_view.settings import ABREAST, KNOBS, LAYERS, MOST_SHOWN, SIZES, shows, variant_of
+from attnviz.variant_view.settings import ABREAST, KNOBS, LAYERS, MOST_MAPS, MOST_SHOWN, PAGE, SIZES, shows, variant_of
 
 _DIVIDE = Text(
     "kv_heads must divide heads: {heads} heads allow {options}, got {got}; using {used}.",
@@ -45,6 +45,19 @@ class View:
     def tokens(self) -> tuple[str, ...]:
         """Give the tokens drawn: the first of the sentence, one empty token where there is none."""
         return inputs.tokenize(self.text)[:MOST_SHOWN] or ("",)
+
+    @property
+    def most_shown(self) -> int:
+        """Give how many heads are drawn at once."""
+        if self.show == "compare":
+            return min(ABREAST, self.heads)
+        return self.heads if self.heads <= MOST_MAPS else PAGE
+
+    @property
+    def shown(self) -> range:
+        """Give the heads that are drawn."""
+        first = min(self.first, self.heads - self.most_shown)
+        return range(first, first + self.most_shown)
 
     @property
     def preset(self) -> Preset | None:
@@ -103,12 +116,14 @@ def settle(given: Mapping[str, object]) -> Settled[View]:
 
 
 def _read_first(reader: Reader, view: View) -> int:
-    """Read which heads stand side by side: those around the selected one, unless others are asked for.
+    """Read which heads are drawn where not all are: those around the selected one, unless others are asked for.
 
     They end with the last head there is, without a word: a slider of heads would say it at every step.
     """
-    latest = max(0, view.heads - ABREAST)
-    usual = min(latest, view.cell[0] // ABREAST * ABREAST) if view.cell else 0
+    # Where all are drawn, it is kept for the way back to side by side.
+    most = view.most_shown if view.most_shown < view.heads else min(ABREAST, view.heads)
+    latest = view.heads - most
+    usual = min(latest, view.cell[0] // most * most) if view.cell else 0
     first = min(latest, cast("int", reader.read("first", KNOBS["first"], usual)))
     reader.values["first"] = first
     return first

@@ -7,7 +7,7 @@ from attnviz.conversion import METHODS
 from attnviz.families import variant_key
 from attnviz.variant_view.layers import Shared, narrowed, side_by_side
 from attnviz.variant_view.run import STATES, Taken
-from attnviz.variant_view.settings import ABREAST, LATENT, VARIANTS
+from attnviz.variant_view.settings import LATENT, VARIANTS
 from attnviz.variant_view.view import View
 from attnviz.variants import VARIANTS as KINDS
 from attnviz.variants.latent.sizes import LatentConfig
@@ -26,8 +26,7 @@ def maps(view: View, language: str) -> Grid:
 def compared(view: View, language: str) -> Grid:
     """Give some heads of MHA, of the layer with the view's KV heads, and of MQA, a line each, with their errors."""
     layers = side_by_side(view)
-    heads = range(view.first, min(view.first + ABREAST, view.heads))
-    drawn = []
+    heads, drawn = view.shown, []
     for place, layer in enumerate(layers):
         group = view.heads // layer.kv_heads
         for head in heads:
@@ -65,13 +64,13 @@ def _map(view: View, key: str, title: str, values: np.ndarray, language: str, re
 
 
 def single(view: View, language: str) -> Grid:
-    """Give every head's map of the view's layer, or its difference to that of the layer before."""
+    """Give the shown heads' maps of the view's layer, or their differences to those of the layer before."""
     found = narrowed(view)
     signed = view.show == "change"
     values = found.weights - found.before if signed else found.weights
     reach = (float(np.abs(values).max()) or 1.0) if signed else None
     drawn = tuple(
-        _map(view, str(head), _title(view, head, language), values[head], language, reach) for head in range(view.heads)
+        _map(view, str(head), _title(view, head, language), values[head], language, reach) for head in view.shown
     )
     return Grid(drawn, _caption(view, language, found.error), _alt(view, values, language))
 
@@ -98,10 +97,11 @@ def _caption(view: View, language: str, error: float) -> str:
 
 
 def _alt(view: View, values: np.ndarray, language: str) -> str:
-    head, row, col = (int(place) for place in np.unravel_index(int(np.abs(values).argmax()), values.shape))
+    shown = values[view.shown.start : view.shown.stop]
+    place, row, col = (int(index) for index in np.unravel_index(int(np.abs(shown).argmax()), shown.shape))
     return say(
-        language, "variants.maps.alt", heads=view.heads, tokens=len(view.tokens),
-        largest=f"{values[head, row, col]:.3g}", head=head, row=row, col=col,
+        language, "variants.maps.alt", heads=view.heads, first=view.shown[0], last=view.shown[-1],
+        tokens=len(view.tokens), largest=f"{shown[place, row, col]:.3g}", head=view.shown[place], row=row, col=col,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from attnviz.presets import PRESETS
 from attnviz.snippet import layer_snippet
 from attnviz.text import Text
 from attnviz.variant_view.run import Taken, latent_sizes, of_view, table
-from attnviz.variant_view.settings import ABREAST, LATENT, LAYERS, MOST_SHOWN, OWN, ROTARY, SIZES, variant_of
+from attnviz.variant_view.settings import LATENT, LAYERS, MOST_SHOWN, OWN, ROTARY, SIZES, variant_of
 from attnviz.variant_view.view import View
 from attnviz.variants import VARIANTS
 from attnviz.view_run import WIDTH
@@ -23,10 +23,11 @@ from pages.ui.variants_maps import key_of, maps, mha_of, named
 from pages.ui.variants_picture import MAPS, WIRES
 
 # Of the maps: those of many heads need more room each for their titles.
-HEIGHTS = {8: 330, 32: 440, 64: 600, 128: 900, 256: 1500}
+HEIGHTS = {8: 330, 32: 440, 64: 600}
 # Of three lines of maps side by side, each below its heading.
 COMPARED = 392
-# A number and its unit stay together, and so does a Chinese word of the heading; on a phone the table is moved sideways, for squeezed words would break anywhere.
+# A number and its unit stay together, and so does a Chinese word of the heading; on a phone the table is moved
+# sideways, for squeezed words would break anywhere.
 _STYLE = """<style>
 .st-key-variants-table td { white-space: nowrap; }
 .st-key-variants-table th { word-break: keep-all; text-wrap: balance; }
@@ -113,14 +114,15 @@ def pictures(panel: Panel, group: Group) -> None:
 
 
 def _which_heads(panel: Panel, view: View) -> None:
-    """Offer which heads stand side by side, where not all of them do."""
-    if view.show != "compare" or view.heads <= ABREAST:
+    """Offer which heads are drawn, where not all of them are."""
+    most, first = view.most_shown, view.shown.start
+    if most == view.heads:
         return
-    key, latest = "variants.first", view.heads - ABREAST
-    st.session_state[key] = view.first
+    key, latest = "variants.first", view.heads - most
+    st.session_state[key] = first
     st.selectbox(
-        panel.title("compare.heads"), sorted({*range(0, latest, ABREAST), latest, view.first}), key=key, width=130,
-        format_func=lambda first: panel.title("compare.of_heads", first=first, last=first + ABREAST - 1),
+        panel.title("compare.heads"), sorted({*range(0, latest, most), latest, first}), key=key, width=150,
+        format_func=lambda first: panel.title("compare.of_heads", first=first, last=first + most - 1),
         label_visibility="collapsed", on_change=lambda: panel.set("first", st.session_state[key]),
     )  # fmt: skip
 
@@ -128,7 +130,7 @@ def _which_heads(panel: Panel, view: View) -> None:
 def _height(view: View) -> int:
     if view.show == "compare":
         return COMPARED
-    return next(height for most, height in HEIGHTS.items() if view.heads <= most)
+    return next(height for most, height in HEIGHTS.items() if view.most_shown <= most)
 
 
 def _selected(view: View) -> Mapping[str, object] | None:
