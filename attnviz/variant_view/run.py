@@ -1,6 +1,6 @@
 """What each variant takes at the sizes of the view: parameters, cache, FLOPs, and the measured error of narrowing."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from attnviz.config import dtype_size
 from attnviz.cost import cost
@@ -9,6 +9,7 @@ from attnviz.variant_view import layers
 from attnviz.variant_view.settings import LATENT
 from attnviz.variant_view.view import View, quarter
 from attnviz.variants import VARIANTS
+from attnviz.variants.latent import Latent
 from attnviz.variants.latent.sizes import LatentConfig
 
 # Those that keep a state instead of keys and values.
@@ -77,6 +78,11 @@ def latent_sizes(view: View) -> LatentConfig:
         hidden_size=view.width, num_attention_heads=view.heads, kv_lora_rank=view.latent, qk_rope_head_dim=view.rope,
         head_dim=view.d_k + view.rope, v_head_dim=view.d_k,
     )  # fmt: skip
+
+
+def absorbs(view: View) -> bool:
+    """Say whether MLA computes one more token behind the context over the latents themselves."""
+    return cast("Latent", VARIANTS["mla"]).absorbs(latent_sizes(view), 1, view.context)
 
 
 def _latent(view: View) -> Taken:

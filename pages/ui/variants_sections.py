@@ -9,10 +9,9 @@ from attnviz.config import divisors
 from attnviz.presets import PRESETS
 from attnviz.snippet import layer_snippet
 from attnviz.text import Text
-from attnviz.variant_view.run import Taken, latent_sizes, of_view, table
+from attnviz.variant_view.run import Taken, absorbs, latent_sizes, of_view, table
 from attnviz.variant_view.settings import LATENT, LAYERS, MOST_SHOWN, OWN, ROTARY, SIZES, variant_of
 from attnviz.variant_view.view import View
-from attnviz.variants import VARIANTS
 from attnviz.view_run import WIDTH
 from pages.ui import layout, translate, variants_picture
 from pages.ui.bus import Group
@@ -210,7 +209,7 @@ def _latent_note(panel: Panel, view: View) -> str:
 def _flops_note(panel: Panel, view: View) -> str:
     """Say what is counted: what is computed here, which is a little more than a textbook's count."""
     notes = [panel.title("numbers.note")]
-    if VARIANTS["mla"].absorbs(latent_sizes(view), 1, view.context):
+    if absorbs(view):
         notes.append(panel.title("numbers.absorbed"))
         if view.rope:
             notes.append(panel.title("numbers.wide", kept=view.latent + view.rope, latent=view.latent))
