@@ -117,10 +117,11 @@ def _which_heads(panel: Panel, view: View) -> None:
     most, first = view.most_shown, view.shown.start
     if most == view.heads:
         return
-    key, latest = "variants.first", view.heads - most
+    # Beside three choices of what is shown there is less room than beside two.
+    key, latest, width = "variants.first", view.heads - most, 130 if view.show == "compare" else 150
     st.session_state[key] = first
     st.selectbox(
-        panel.title("compare.heads"), sorted({*range(0, latest, most), latest, first}), key=key, width=150,
+        panel.title("compare.heads"), sorted({*range(0, latest, most), latest, first}), key=key, width=width,
         format_func=lambda first: panel.title("compare.of_heads", first=first, last=first + most - 1),
         label_visibility="collapsed", on_change=lambda: panel.set("first", st.session_state[key]),
     )  # fmt: skip
