@@ -17,7 +17,7 @@ masks_sections.top_controls(panel, group)
 try:
     guard.check(panel.settled.view)
 except Refusal as refused:
-    layout.refusal(refused, panel.language)
+    masks_sections.refused(panel, group, refused)
 else:
     masks_sections.show(panel, group)
 masks_sections.side_controls(panel)

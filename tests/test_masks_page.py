@@ -146,6 +146,28 @@ def test_case_18_a_score_change_is_seen_alone_and_with_the_mask(mod, app):
         assert (alone <= TOP).all() and (together == MASKED).sum() == 32 * 31 / 2
 
 
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_score_change_says_where_it_is_drawn_and_has_its_controls_there_alone(section, app):
+    go(app, {"score_mod": "alibi", "section": section, "head": "3"})
+    here = section == "mask"
+    assert (say("en", "masks.score_elsewhere", mask="Mask") in said(app)) is not here
+    assert ("masks.head" in keys(app)) is here and link(app)["head"] == "3"
+    go(app, {"score_mod": "softcap", "section": section})
+    assert ("masks.cap" in keys(app)) is here
+    go(app, {"score_mod": "alibi", "section": section, "mask": "random_block"})
+    assert "masks.head" in keys(app)  # the mask's own heads differ everywhere
+
+
+def test_the_input_of_the_conventions_has_its_seed_beside_it(app):
+    go(app, {"section": "conventions"})
+    before = shown(app, "masks.ways.main.fill")[1]["main"][0]
+    app.number_input(key="masks.seed").set_value(5)
+    check(app.run())
+    assert link(app)["seed"] == "5" and (shown(app, "masks.ways.main.fill")[1]["main"][0] != before).any()
+    go(app, {"section": "blocks"})
+    assert "masks.seed" not in keys(app)
+
+
 HOSTILE = {
     "mask": ({"mask": "veil"}, "mask must be one of full, causal"),
     "section": ({"section": "<b>"}, "section must be one of mask, blocks, reach"),
@@ -210,6 +232,8 @@ def test_a_grid_that_is_too_large_is_refused_and_the_page_stays_alive(language, 
     go(app, {"length": "131072", "mask": "full"}, language)
     (error,) = app.error
     assert "131,072" in error.value and MAIN not in keys(app)
+    gallery = shown(app, "masks.gallery")[0]
+    assert len(gallery["parts"]["gallery"]["maps"]) == len(MASKS) and gallery["config"]["chosen"] == "full"
     assert say(language, "masks.words.title") in said(app) and "masks.length" in keys(app)
     go(app, {"length": "1100", "section": "reach"}, language)
     assert len(app.error) == 1 and "1,024" in app.error[0].value

@@ -91,6 +91,12 @@ def test_a_dot_lies_above_the_line_of_its_dtype_where_weights_are_stored_as_0(si
     assert min(heights) < end < max(heights)
 
 
+@pytest.mark.parametrize(("keys", "marks"), [("1", {"dtick": 1}), ("9", {"dtick": 1}), ("64", {"nticks": 9})])
+def test_keys_are_counted_in_whole_numbers(keys, marks):
+    axis = carried(keys=keys)["strips"]["layout"]["xaxis"]
+    assert {name: axis[name] for name in ("dtick", "nticks") if name in axis} == marks
+
+
 def test_the_largest_weight_of_many_keys_is_not_said_to_be_nothing():
     notes = [note["text"] for note in carried(keys="1024", d_k="1024")["strips"]["layout"]["annotations"]]
     tops = [note.split()[1] for note in notes if note.startswith("largest")]
@@ -325,6 +331,19 @@ def test_another_setting_is_another_race():
     app.number_input(key="saturation.seed").set_value(1)
     check(app.run())
     assert say("en", "saturation.training.hint") in said(app)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_does_not_enter_the_training_is_said_and_keeps_it(language):
+    app = start(visit(language, page="saturation", show="training", d_k="8"))
+    assert say(language, "saturation.training.unused") in said(app)
+    race = app.session_state["saturation.race"].race
+    for name, value in {"keys": "8", "temperature": "2", "variance_q": "3", "variance_k": "2", "correlation": "0.5",
+                        "dtype": "float16", "samples": "512"}.items():  # fmt: skip
+        app.session_state["settings.saturation"] |= {name: value}
+    check(app.run())
+    assert link(app)["correlation"] == "0.5" and app.session_state["saturation.race"].race is race
+    assert say(language, "saturation.training.hint") not in said(app)
 
 
 def test_a_training_that_runs_away_says_so_and_leaves_the_axis():

@@ -72,11 +72,13 @@ def strips(
             {**common, "x": 1, "xanchor": "right", "text": notes[name], "font": {"size": 15}},
         ]  # fmt: skip
     keys = len(next(iter(rows.values())))
+    # Few keys would be given fractions of a key.
+    marks: Figure = {"dtick": 1} if keys < 10 else {"nticks": 9}
     # The first row's scale is everyone's; a row's 0 would touch the next one's 1.
     labels = ["0", "1", *[""] * (len(ticks) - 2)]
     layout: Figure = {
         "showlegend": False, "margin": {**_MARGIN, "l": 4, "r": 4, "t": 2},
-        "xaxis": {**_ALLOW, "range": [-0.5, keys - 0.5], "showgrid": False, "nticks": 9, "zeroline": False},
+        "xaxis": {**_ALLOW, "range": [-0.5, keys - 0.5], "showgrid": False, **marks, "zeroline": False},
         "yaxis": {**_ALLOW, "range": [0, len(rows)], "tickvals": ticks, "ticktext": labels, "zeroline": False},
     }  # fmt: skip
     return {"data": data, "layout": {**layout, "annotations": notices, "height": ROW_HEIGHT * len(rows) + 24}}

@@ -83,8 +83,9 @@ _SHAPE = (
         Text("Alignment", "对齐方式"),
         "top_left",
         Text(
-            "Which corner the diagonal starts in when queries and keys differ in number. Decoding uses bottom-right.",
-            "查询与键个数不同时，对角线从哪个角开始。解码时用右下角。",
+            "Which corner the diagonal starts in when queries and keys differ in number: top-left unless chosen, as in "
+            "torch. Decoding uses bottom-right.",
+            "查询与键个数不同时，对角线从哪个角开始：默认与 torch 一样取左上角。解码时用右下角。",
         ),
         options={"top_left": Text("top-left", "左上"), "bottom_right": Text("bottom-right", "右下")},
     ),

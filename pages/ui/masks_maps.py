@@ -84,9 +84,9 @@ def _thumb(key: str) -> Survey:
     return survey(view.build_mask(), view.look, max_side=THUMB)
 
 
-def gallery(view: View, language: str) -> Grid:
-    """Give every mask as a thumbnail of a few tokens; the one chosen as it now is."""
-    own = coarser(_counted(bare(view)), THUMB)
+def gallery(view: View, language: str, *, counted: bool = True) -> Grid:
+    """Give every mask as a thumbnail of a few tokens; the one chosen as it now is if it may be ``counted``."""
+    own = coarser(_counted(bare(view)), THUMB) if counted else _thumb(view.mask)
     maps = tuple(
         share_map(key, kind.label.say(language), own if key == view.mask else _thumb(key), language, marked=False)
         for key, kind in MASKS.items()

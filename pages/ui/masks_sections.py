@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import units
 from attnviz.mask_view.export import export
-from attnviz.mask_view.settings import mask_knobs, mod_knobs, other_knobs
+from attnviz.mask_view.settings import SECTIONS, mask_knobs, mod_knobs, other_knobs
 from attnviz.masks import MASKS
+from attnviz.text import Refusal
 from pages.ui import layout, masks_details, masks_maps, masks_picture, masks_ways
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
@@ -24,7 +26,7 @@ LIVE = ("window", "radius", "prefix", "sinks", "globals", "dilation", "stride", 
 
 def side_controls(panel: Panel) -> None:
     """Draw the controls that no one drags while looking at the picture."""
-    view, knobs = panel.settled.view, panel.settled.knobs
+    view = panel.settled.view
     with st.sidebar:
         st.subheader(panel.title("group.mask"), anchor=False)
         panel.control("mask", bare=True)
@@ -38,19 +40,24 @@ def side_controls(panel: Panel) -> None:
             panel.control("other", bare=True)
             for name in other_knobs(view.other):
                 panel.control(name)
-        if view.batch > 1 or view.heads > 1 or not view.is_square:
+        # Heads that only the scores tell apart are alike where no score is drawn.
+        has_heads = view.heads > 1 and (view.section == "mask" or view.build_mask().per_head)
+        if view.batch > 1 or has_heads or not view.is_square:
             st.subheader(panel.title("group.place"), anchor=False)
         if view.batch > 1:
             panel.control("sequence")
-        if view.heads > 1:
+        if has_heads:
             panel.control("head")
         if not view.is_square:
             panel.control("align")
         st.subheader(panel.title("group.score"), anchor=False)
         panel.control("score_mod", bare=True)
-        for name in mod_knobs(view.score_mod):
-            panel.control(name)
-        if view.score_mod != "none" and "seed" in knobs:
+        if view.score_mod != "none" and view.section != "mask":
+            st.caption(panel.title("score_elsewhere", mask=SECTIONS["mask"].say(panel.language)))
+        elif view.score_mod != "none":
+            for name in mod_knobs(view.score_mod):
+                panel.control(name)
+        if view.section == "conventions" or (view.section == "mask" and view.score_mod != "none"):
             panel.control("seed")
 
 
@@ -73,24 +80,41 @@ def show(panel: Panel, group: Group) -> None:
     """Draw the gallery, the section's picture, and what is to be said of it."""
     view = panel.settled.view
     parts, _ = masks_picture.grids(view, panel.language)
-    left, right = st.columns([1.15, 3.4], gap="medium")
+    left, right = _columns()
     with left:
-        heatmap(
-            parts[masks_picture.GALLERY],
-            part=masks_picture.GALLERY,
-            key="masks.gallery",
-            layout="strip",
-            picks="map",
-            chosen=view.mask,
-            height=GALLERY_HEIGHT,
-            group=group,
-            words=table(panel.language, "heatmap"),
-            selected=selection(panel),
-            on_select=lambda chosen: _take_mask(panel, chosen),
-        )
+        _gallery(panel, group, parts[masks_picture.GALLERY])
     with right:
         draw = {"mask": _mask, "blocks": _blocks, "reach": _reach, "conventions": _ways, "code": _code}
         draw[view.section](panel, group, parts)
+
+
+def refused(panel: Panel, group: Group, why: Refusal) -> None:
+    """Say why a view is not drawn, beside the gallery: another mask may well fit."""
+    left, right = _columns()
+    with left:
+        _gallery(panel, group, masks_maps.gallery(panel.settled.view, panel.language, counted=False))
+    with right:
+        layout.refusal(why, panel.language)
+
+
+def _columns() -> list[DeltaGenerator]:
+    return st.columns([1.15, 3.4], gap="medium")
+
+
+def _gallery(panel: Panel, group: Group, grid: masks_picture.Grid) -> None:
+    heatmap(
+        grid,
+        part=masks_picture.GALLERY,
+        key="masks.gallery",
+        layout="strip",
+        picks="map",
+        chosen=panel.settled.view.mask,
+        height=GALLERY_HEIGHT,
+        group=group,
+        words=table(panel.language, "heatmap"),
+        selected=selection(panel),
+        on_select=lambda chosen: _take_mask(panel, chosen),
+    )
 
 
 def _take_mask(panel: Panel, chosen: Mapping[str, object] | None) -> None:

@@ -32,6 +32,7 @@ def section(panel: Panel) -> None:
     st.caption(
         panel.title("training.lead", pairs=PAIRS, classes=CLASSES, d_k=view.d_k, chance=f"{np.log(CLASSES):.2f}")
     )
+    st.caption(panel.title("training.unused"))
     race.follow()
 
 
