@@ -295,8 +295,5 @@ def training(
     if most is not None and max(finite, default=0.0) > most:
         y_axis = {"range": [0, most]}
     layout = {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}, "height": 300}
-    return {
-        "data": data,
-        "layout": {**layout, "margin": _MARGIN, "yaxis": y_axis,
-                   "xaxis": {"title": {"text": x_title}, "range": [0, steps]}},
-    }  # fmt: skip
+    x_axis = {"title": {"text": x_title}, "range": [0, steps]}
+    return {"data": data, "layout": {**layout, "margin": _MARGIN, "yaxis": y_axis, "xaxis": x_axis}}
