@@ -237,7 +237,7 @@ def test_a_sentence_has_from_one_to_twenty_four_tokens(text, count):
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(1, 1), (8, 8), (8, 2), (12, 1), (64, 16)])
 def test_every_query_head_is_wired_to_the_kv_head_it_reads(heads, kv_heads):
-    figure = wiring(heads, kv_heads, query="q", shared="KV", hover="{head} reads {kv}")
+    figure = wiring(heads, kv_heads, query="q", shared="KV", kv="KV head {kv}", hover="{head} reads {kv}")
     *lines, upper, lower = figure["data"]
     place = {x: kv for kv, x in enumerate(lower["x"])}
     wired = {}
@@ -248,6 +248,7 @@ def test_every_query_head_is_wired_to_the_kv_head_it_reads(heads, kv_heads):
             assert line["line"]["color"] == upper["marker"]["color"][head] == lower["marker"]["color"][place[end]]
     assert wired == {head: head // (heads // kv_heads) for head in range(heads)}
     assert upper["text"] == [f"{head} reads {kv}" for head, kv in sorted(wired.items())]
+    assert lower["text"] == [f"KV head {kv}" for kv in range(kv_heads)]
     assert len(lower["x"]) == kv_heads and len(upper["x"]) == heads
     neighbours = lower["marker"]["color"]
     assert all(one != other for one, other in itertools.pairwise(neighbours))

@@ -19,7 +19,7 @@ from attnviz.variants.additive import _BLOCK_ROWS, _TILE_ENTRIES
 from pages.ui.heatmap.frame import unpack
 from pages.ui.translate import say
 from pages.ui.variants_picture import frame
-from tests.pages import check, component, keys, link, plain, said, visit
+from tests.pages import check, component, keys, link, plain, plots, said, visit
 
 LATENT = [key for key, preset in PRESETS.items() if preset.variant == "mla"]
 
@@ -37,13 +37,13 @@ def test_both_pages_compare_mla_with_the_same_mha(model):
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_both_pages_say_which_mha_that_is(language):
-    fields = {"d_k": 128, "rope": 64, "expanded": f"{128 * (192 + 128):,}"}
+    width = {"en": "128 numbers", "zh": "128 个数"}[language]
+    fields = {"width": width, "rope": 64, "expanded": f"{128 * (192 + 128):,}"}
     sentence = say(language, "variants.numbers.mha", **fields)
     for page in ("variants", "kv_cache"):
         assert sentence in said(visit(language, page=page, model="deepseek-v3-1"))
-    assert say(language, "variants.numbers.mha", d_k=64, rope=64, expanded="1,536") in said(
-        visit(language, page="variants")
-    )
+    fields = {"width": width.replace("128", "64"), "rope": 64, "expanded": "1,536"}
+    assert say(language, "variants.numbers.mha", **fields) in said(visit(language, page="variants"))
     assert "1,536" not in said(visit(language, page="kv_cache", model="llama-3-8b"))
 
 
@@ -123,3 +123,25 @@ def test_of_very_many_heads_some_are_drawn_and_the_others_are_one_choice_away(gi
         last = settled.view.heads - len(shown)
         app.selectbox(key="variants.first").set_value(last)
         assert settle(link(check(app.run()))).view.shown.start == last
+
+
+@pytest.mark.parametrize("more", [{}, {"variant": "mla", "latent": "1", "rope": "0"}, {"variant": "additive"},
+                                  {"show": "weights"}, {"variant": "mla", "d_k": "1"}], ids=str)  # fmt: skip
+def test_one_of_anything_is_said_in_the_singular(more):
+    given = {"heads": "1", "text": "a", "context": "1", "open": "race", **more}
+    app = visit(page="variants", **given)
+    figures = plots(app)["variants.wires"]["layout"]
+    names = [note["text"] for note in figures["annotations"]]
+    header, _ = unpack(frame({name: text for name, text in given.items() if name != "open"}))
+    words = "\n".join([plain(said(app)), *names, figures["meta"]["alt"], header["parts"]["maps"]["alt"]])
+    assert not re.findall(r".{20}\b1 (?:\w+ )?(?:heads|tokens|numbers|others|maps|layers)\b", words)
+    assert "<b>1 query head</b>" in names and "KV cache for 1 token " in words
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_more_than_one_is_said_in_the_plural(language):
+    app = visit(language, page="variants")
+    names = {note["text"] for note in plots(app)["variants.wires"]["layout"]["annotations"]}
+    wanted = {"en": ("8 query heads", "2 KV heads", "KV cache for 8,192 tokens"),
+              "zh": ("8 个查询头", "2 个 KV 头", "8,192 个 token 的 KV 缓存")}[language]  # fmt: skip
+    assert {f"<b>{name}</b>" for name in wanted[:2]} <= names and wanted[2] in said(app)

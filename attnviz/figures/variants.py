@@ -15,19 +15,22 @@ _TOP, _MIDDLE, _BOTTOM = 1.0, 0.5, 0.0
 _LATENT, _ROTARY = "rgb(120,126,137)", "rgb(165,170,180)"
 
 
-def wiring(heads: int, kv_heads: int, *, query: str, shared: str, hover: str, scorer: str | None = None) -> Figure:
+def wiring(
+    heads: int, kv_heads: int, *, query: str, shared: str, kv: str, hover: str, scorer: str | None = None
+) -> Figure:
     """Draw every query head above, every KV head below, and a line from each query head to the KV head it reads.
 
     Args:
         heads: Query heads.
         kv_heads: KV heads, a divisor of ``heads``; query head i reads KV head ``i // (heads // kv_heads)``.
-        query: Name of the upper row.
-        shared: Name of the lower row.
+        query: Name of the upper row, with the number of its heads.
+        shared: Name of the lower row, likewise.
+        kv: What the hover says of a KV head, with the field ``kv``.
         hover: What the hover says of a query head, with the fields ``head`` and ``kv``.
         scorer: What the hover says of the network on a head's line, with the field ``head``; None draws none.
     """
     group = heads // kv_heads
-    places = [kv * group + (group - 1) / 2 for kv in range(kv_heads)]
+    places = [place * group + (group - 1) / 2 for place in range(kv_heads)]
     ends = [places[head // group] for head in range(heads)]
     owners = [head // group for head in range(heads)]
     data = _lines(heads, (_TOP, _BOTTOM), ends, owners)
@@ -35,12 +38,12 @@ def wiring(heads: int, kv_heads: int, *, query: str, shared: str, hover: str, sc
         colours = [f"theme-{head % COLOURS}" for head in range(heads)]
         data.append(_row(list(range(heads)), _MIDDLE, colours, min(22.0, 0.5 * _room(heads)), "diamond"))
         data[-1] |= {"text": [scorer.format(head=head) for head in range(heads)]}
-    colours = [f"theme-{kv % COLOURS}" for kv in range(kv_heads)]
+    colours = [f"theme-{place % COLOURS}" for place in range(kv_heads)]
     data.append(_queries(heads, [hover.format(head=head, kv=owners[head]) for head in range(heads)], owners))
     data.append(_row(places, _BOTTOM, colours, min(36.0, 320 / kv_heads), "square"))
-    data[-1] |= {"text": [f"{shared} {kv}" for kv in range(kv_heads)]}
+    data[-1] |= {"text": [kv.format(kv=place) for place in range(kv_heads)]}
     notes = [*_numbers(list(range(heads)), _TOP, 24), *_numbers(places, _BOTTOM, -27)]
-    notes += [_name(f"{heads} {query}", _TOP, 58), _name(f"{kv_heads} {shared}", _BOTTOM, -62)]
+    notes += [_name(query, _TOP, 58), _name(shared, _BOTTOM, -62)]
     return {"data": data, "layout": _layout(heads, notes)}
 
 
@@ -57,7 +60,7 @@ def latent_wiring(
         heads: Query heads.
         latent: Numbers in the latent.
         rope: Numbers in the rotary key; 0 is none.
-        query: Name of the upper row.
+        query: Name of the upper row, with the number of its heads.
         hover: What the hover says of a query head, with the field ``head``.
         made: What it says of a head's keys and values, likewise.
         kept: Name of the latent.
@@ -85,7 +88,7 @@ def latent_wiring(
     data.append(_row(heads_at, _MIDDLE, colours, min(26.0, 0.6 * _room(heads)), "square-open"))
     data[-1]["marker"] |= {"line": {"width": 3 if heads <= _NUMBERED else 1.5}}
     data[-1] |= {"text": [made.format(head=head) for head in heads_at]}
-    notes = [*_numbers(heads_at, _TOP, 24), _name(f"{heads} {query}", _TOP, 58)]
+    notes = [*_numbers(heads_at, _TOP, 24), _name(query, _TOP, 58)]
     notes.append(_name(f"{kept} {latent}", _BOTTOM, -36) | {"x": 0, "xanchor": "left"})
     notes += [_name(f"{rotary} {rope}", _BOTTOM, -36) | {"x": 1, "xanchor": "right"}] if rope else []
     return {"data": data, "layout": _layout(heads, notes)}

@@ -10,6 +10,7 @@ from attnviz.arrays import to_numpy
 from attnviz.kv_cache_view.decode import Answer, decode, layer_of, layout_of, vectors
 from attnviz.kv_cache_view.view import View
 from attnviz.masks import dense
+from pages.ui import translate
 from pages.ui.heatmap.frame import MASKED_STATE, VALUE_STATE, Axis, Grid, Map
 from pages.ui.translate import say
 
@@ -36,7 +37,7 @@ def answer_of(view: View) -> Answer:
 
 def counted(language: str, what: str, count: int) -> str:
     """Say how many there are of something, one in the singular."""
-    return say(language, f"kv_cache.count.{what}{'_one' if count == 1 else ''}", count=units.count(count))
+    return translate.counted(language, f"kv_cache.count.{what}", count)
 
 
 def letters(view: View) -> dict[str, str]:

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
+from attnviz import units
 from attnviz.text import LANGUAGES, Text
 
 LOCALES = Path(__file__).resolve().parent.parent / "locales"
@@ -49,6 +50,11 @@ def say(language: str, key: str, **fields: object) -> str:
     if not fields:
         return text
     return text.format(**{name: f.say(language) if isinstance(f, Text) else f for name, f in fields.items()})
+
+
+def counted(language: str, key: str, count: int) -> str:
+    """Give the text under ``key`` with its ``count``; one has a text of its own, ``key`` and "_one"."""
+    return say(language, f"{key}_one" if count == 1 else key, count=units.count(count))
 
 
 def kernel(language: str, name: str) -> str:

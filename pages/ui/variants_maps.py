@@ -12,7 +12,7 @@ from attnviz.variant_view.view import View
 from attnviz.variants import VARIANTS as KINDS
 from attnviz.variants.latent.sizes import LatentConfig
 from pages.ui.heatmap.frame import MASKED_STATE, VALUE_STATE, Axis, Grid, Map
-from pages.ui.translate import say
+from pages.ui.translate import counted, say
 
 # Above so many heads a map is too narrow for words in its title.
 COMPACT = 12
@@ -35,8 +35,13 @@ def compared(view: View, language: str) -> Grid:
     lines = tuple(_line(view, place, layer, language) for place, layer in enumerate(layers))
     caption = say(language, "variants.compare.caption")
     alt = "; ".join(f"{name}: {note}" for name, note in lines)
-    fields = {"lines": alt, "first": heads[0], "last": heads[-1], "tokens": len(view.tokens)}
-    return Grid(tuple(drawn), caption, say(language, "variants.compare.alt", **fields), lines)
+    fields = {"lines": alt, "first": heads[0], "last": heads[-1], "tokens": _tokens(view, language)}
+    single = "_one" if view.heads == 1 else ""
+    return Grid(tuple(drawn), caption, say(language, f"variants.compare.alt{single}", **fields), lines)
+
+
+def _tokens(view: View, language: str) -> str:
+    return counted(language, "kv_cache.count.token", len(view.tokens))
 
 
 def key_of(head: int, layer: int) -> str:
@@ -88,8 +93,7 @@ def _caption(view: View, language: str, error: float) -> str:
     is_compact = view.heads > COMPACT and view.variant == "grouped"
     compact = f" {say(language, 'variants.maps.compact')}" if is_compact else ""
     fields = {
-        "heads": view.heads, "error": units.percent(error), "latent": view.latent,
-        "method": METHODS[view.method].label.say(language),
+        "error": units.percent(error), "latent": view.latent, "method": METHODS[view.method].label.say(language),
     }  # fmt: skip
     is_whole = {"grouped": view.kv_heads == view.heads, "mla": view.latent == LATENT}.get(view.variant, False)
     part = "whole" if is_whole else "caption"
@@ -99,15 +103,18 @@ def _caption(view: View, language: str, error: float) -> str:
 def _alt(view: View, values: np.ndarray, language: str) -> str:
     shown = values[view.shown.start : view.shown.stop]
     place, row, col = (int(index) for index in np.unravel_index(int(np.abs(shown).argmax()), shown.shape))
+    single = "_one" if view.heads == 1 else ""
     return say(
-        language, "variants.maps.alt", heads=view.heads, first=view.shown[0], last=view.shown[-1],
-        tokens=len(view.tokens), largest=f"{shown[place, row, col]:.3g}", head=view.shown[place], row=row, col=col,
+        language, f"variants.maps.alt{single}", heads=view.heads, first=view.shown[0], last=view.shown[-1],
+        tokens=_tokens(view, language), largest=f"{shown[place, row, col]:.3g}", head=view.shown[place], row=row,
+        col=col,
     )  # fmt: skip
 
 
 def mha_of(sizes: LatentConfig, language: str) -> str:
     """Say which MHA a layer of MLA is compared with, and what its own keys and values would be."""
-    fields = {"d_k": sizes.qk_nope_head_dim, "rope": sizes.qk_rope_head_dim, "expanded": units.count(sizes.expanded)}
+    width = counted(language, "variants.count.number", sizes.qk_nope_head_dim)
+    fields = {"width": width, "rope": sizes.qk_rope_head_dim, "expanded": units.count(sizes.expanded)}
     return say(language, "variants.numbers.mha", **fields)
 
 

@@ -10,7 +10,7 @@ from attnviz.figures.variants import latent_wiring, wiring
 from attnviz.variant_view import guard
 from attnviz.variant_view.run import of_view, whole
 from attnviz.variant_view.view import View, settle
-from pages.ui import asked
+from pages.ui import asked, translate
 from pages.ui.heatmap.frame import MASKED_STATE, VALUE_STATE, pack
 from pages.ui.plot.spec import Drawn, specs, with_figures
 from pages.ui.translate import say
@@ -27,8 +27,10 @@ def wires(view: View, language: str) -> Drawn:
         "variant": variant_name(taken.variant, language),
         "heads": view.heads,
         "kv_heads": view.kv_heads,
+        "queries": translate.counted(language, "variants.count.query", view.heads),
+        "shared": translate.counted(language, "variants.count.shared", view.kv_heads),
+        "numbers": translate.counted(language, "variants.count.number", view.latent),
         "group": view.heads // view.kv_heads,
-        "latent": view.latent,
         "rope": view.rope,
         "token": units.binary_bytes(taken.per_token),
         "share": units.percent(taken.per_token / whole(view).per_token),
@@ -39,12 +41,15 @@ def wires(view: View, language: str) -> Drawn:
 
 
 def _figure(view: View, language: str) -> Mapping[str, Any]:
-    names = {"grouped": ("query", "shared", "hover"), "additive": ("query", "shared", "hover", "scorer")}
-    asked = names.get(view.variant, ("query", "reads", "made", "kept", "rotary"))
+    names = {"grouped": ("kv", "hover"), "additive": ("kv", "hover", "scorer")}
+    asked = names.get(view.variant, ("reads", "made", "kept", "rotary"))
     words = {name: say(language, f"variants.wires.{name}") for name in asked}
+    words["query"] = translate.counted(language, "variants.count.query", view.heads)
     if view.variant == "mla":
         return latent_wiring(view.heads, view.latent, view.rope, hover=words.pop("reads"), **words)
-    return wiring(view.heads, view.kv_heads if view.variant == "grouped" else view.heads, **words)
+    kv_heads = view.kv_heads if view.variant == "grouped" else view.heads
+    words["shared"] = translate.counted(language, "variants.count.shared", kv_heads)
+    return wiring(view.heads, kv_heads, **words)
 
 
 def frame(params: Mapping[str, str]) -> bytes:

@@ -11,6 +11,7 @@ from attnviz.variant_view import race
 from attnviz.variant_view.settings import KNOBS
 from pages.ui import layout, measured
 from pages.ui.controls import Panel
+from pages.ui.translate import counted
 
 
 def section(panel: Panel) -> None:
@@ -23,7 +24,9 @@ def section(panel: Panel) -> None:
     if opened is None:
         return
     with opened:
-        st.markdown(panel.title("race.lead", heads=view.heads, d_k=view.d_k))
+        st.markdown(
+            panel.title("race.lead", heads=counted(panel.language, "variants.count.head", view.heads), d_k=view.d_k)
+        )
         panel.control("timed", segmented=True)
         try:
             wanted = race.request(view, panel.language)
@@ -32,7 +35,7 @@ def section(panel: Panel) -> None:
             return
         measured.section(panel, "race", [wanted], lambda requests, shown: _draw(panel, requests[0], shown))
         st.markdown(panel.title("race.time"))
-        st.markdown(panel.title("race.memory", heads=view.heads, length=units.count(race.outgrows(view))))
+        st.markdown(panel.title("race.memory", length=units.count(race.outgrows(view))))
 
 
 def _draw(panel: Panel, request: Request, shown: Sequence[Result]) -> None:
