@@ -174,6 +174,41 @@ def test_with_windows_and_without_are_labelled(windows, size, word, app):
     assert "kv_cache.windows" not in widgets(app)  # a model without windows has none to ignore
 
 
+def test_curves_are_told_apart_and_the_context_runs_through_no_words():
+    for model in ("gpt-oss-20b", "deepseek-v3-1", "llama-2-7b"):
+        figure = unpack(frame({"model": model}))[0]["figures"]["sizes"]
+        looks = [(one["line"]["color"], one["line"]["dash"]) for one in figure["data"] if one["mode"] == "lines"]
+        assert len({dash for _, dash in looks}) == len(looks) >= 4 and looks[0][1] == "solid"
+        # Two ways to count one model's windows are one model.
+        assert [colour for colour, _ in looks].count("theme-0") == (2 if model == "gpt-oss-20b" else 1)
+        dots = [one["marker"]["color"] for one in figure["data"] if one["mode"] == "markers"]
+        assert dots == [colour for colour, _ in looks]
+        legend = figure["layout"]["legend"]
+        assert legend["y"] >= 1 and legend["yanchor"] == "bottom"  # above the plot
+
+
+@pytest.mark.parametrize("given", [{}, {"gpus": "16"}, {"model": "llama-3-1-70b", "weight_bits": "8"}], ids=str)
+def test_memory_has_room_for_its_ticks_and_a_bar_that_is_cut_says_its_length(given):
+    layout = unpack(frame(given))[0]["figures"]["fits"]["layout"]
+    end, ticks = layout["xaxis"]["range"][1], layout["xaxis"]["tickvals"]
+    # A phone leaves the axis some 110 pixels, a tick takes half of these.
+    assert 2 <= len(ticks) <= 3 and ticks[1] - ticks[0] >= end / 2
+    found = sorted(fits(settle(given).view), key=lambda fit: fit.memory)
+    cut = [one for one in layout["annotations"] if one["text"].endswith("→")]
+    assert [(one["y"], one["text"]) for one in cut] == [
+        (fit.hardware.short, f"{units.decimal_bytes(fit.memory)} →") for fit in found if fit.memory > end
+    ]
+    assert len(cut) == 1 and found[-2].memory > 0.8 * end
+
+
+def test_a_bar_is_whole_where_it_alone_holds_what_is_needed():
+    given = {"model": "llama-3-1-70b", "context": "1048576"}
+    needs = next(fit for fit in fits(settle(given).view) if fit.fits)
+    assert needs.hardware.short == "Apple M3 Ultra"
+    layout = unpack(frame(given))[0]["figures"]["fits"]["layout"]
+    assert layout["xaxis"]["range"][1] > needs.memory and not any("→" in one["text"] for one in layout["annotations"])
+
+
 def test_models_of_every_kind_open_by_link_with_their_source(app):
     # Every sixth, and the kinds that are rare: a linear layer, a latent, one KV head.
     for key in (*list(MODELS)[::6], "qwen3-next-80b-a3b", "deepseek-v2-236b", "falcon-7b"):

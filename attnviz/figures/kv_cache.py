@@ -12,9 +12,17 @@ HEIGHT, SMALL = 400, 300
 _TEXT = 15
 
 
-class Line(NamedTuple):
-    """Hold one curve: its name, its points, and the size at the context that is marked."""
+# Colour and dash of a curve by what it is; the same model has one colour, and dashes tell the others apart without any.
+LOOKS = {
+    "own": ("theme-0", "solid"), "kept": ("theme-0", "dash"), "ignored": ("theme-0", "dash"), "mha": ("theme-1", "dot"),
+    "mqa": ("theme-2", "longdash"), "mla": ("theme-3", "dashdot"), "gqa": ("theme-4", "longdashdot"),
+}  # fmt: skip
 
+
+class Line(NamedTuple):
+    """Hold one curve: its kind, one of ``LOOKS``, its name, its points, and the size at the context that is marked."""
+
+    kind: str
     name: str
     xs: Sequence[int]
     ys: Sequence[int]
@@ -50,8 +58,8 @@ def size_curves(lines: Sequence[Line], context: int, *, x_title: str) -> Figure:
     """
     data: list[Figure] = []
     for place, line in enumerate(lines):
-        own = place == 0
-        style = {"color": f"theme-{place}", "width": 5 if own else 2.5, "dash": "solid" if own else "dot"}
+        colour, dash = LOOKS[line.kind]
+        style = {"color": colour, "width": 5 if place == 0 else 2.5, "dash": dash}
         hover = f"{line.name}<br>%{{x:,}}: %{{customdata}}<extra></extra>"
         data.append(
             {
@@ -65,7 +73,7 @@ def size_curves(lines: Sequence[Line], context: int, *, x_title: str) -> Figure:
         data.append(
             {
                 "type": "scatter", "mode": "markers", "x": [context], "y": [float(line.size)], "showlegend": False,
-                "marker": {"color": f"theme-{place}", "size": 15 if place == 0 else 9}, "name": line.name,
+                "marker": {"color": LOOKS[line.kind][0], "size": 15 if place == 0 else 9}, "name": line.name,
                 "customdata": [units.both_bytes(line.size)], "hovertemplate": data[place]["hovertemplate"],
             }
         )  # fmt: skip
@@ -76,7 +84,8 @@ def size_curves(lines: Sequence[Line], context: int, *, x_title: str) -> Figure:
         "margin": {"l": 70, "r": 12, "t": 8, "b": 48},
         "xaxis": {"type": "log", "title": {"text": x_title}, **_ticks(ends, units.short_length, 4), "tickangle": 0},
         "yaxis": {"type": "log", **_ticks(sizes, units.binary_bytes, 4)},
-        "legend": {"x": 0.01, "y": 0.99, "yanchor": "top", "font": {"size": _TEXT}},
+        # Above the plot: inside it, the line of the context would run through its words.
+        "legend": {"x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": _TEXT}},
         "shapes": [
             {"type": "line", "x0": context, "x1": context, "yref": "paper", "y0": 0, "y1": 1,
              "line": {"color": "theme-0", "width": 1, "dash": "dash"}}
@@ -111,9 +120,7 @@ def memory_bars(
         cache_name: What the cache's part is called, with its size.
         need_name: The size of both, for where it lies beyond the axis.
     """
-    need, most = weights + cache, max(bar.memory for bar in bars)
-    # What is needed is drawn as long as it can be without making the accelerators invisible.
-    end = float(max(1.02 * most, min(1.05 * need, 2 * most)))
+    need, end = weights + cache, _end([bar.memory for bar in bars], weights + cache)
     names = [bar.name for bar in bars]
     common = {
         "type": "bar", "orientation": "h", "y": names, "customdata": [bar.words for bar in bars],
@@ -142,9 +149,32 @@ def memory_bars(
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": _TEXT},
                    "traceorder": "normal"},
         "shapes": [line],
-        "annotations": [*(_beside(bar) for bar in bars), *([_beyond(end, need_name)] if need > end else [])],
+        "annotations": [
+            *(_beside(bar) for bar in bars),
+            *(_longer(end, bar) for bar in bars if bar.memory > end),
+            *([_beyond(end, need_name)] if need > end else []),
+        ],
     }  # fmt: skip
     return {"data": data, "layout": layout}
+
+
+def _end(memories: Sequence[int], need: int) -> float:
+    """Give where the axis of memory ends.
+
+    What is needed is drawn as long as it can be without making the accelerators invisible. One that alone has far more
+    than the others would make these so too: its bar is cut, unless it alone holds what is needed.
+    """
+    second, most = sorted(memories)[-2:] if len(memories) > 1 else (memories[0], memories[0])
+    reach = 1.15 * second if most > 1.5 * second and need <= second else most
+    return float(max(1.02 * reach, min(1.05 * need, 2 * reach)))
+
+
+def _longer(end: float, bar: Bar) -> Figure:
+    """Say at the end of the axis how far a bar goes that is cut there."""
+    return {
+        "x": end, "xanchor": "right", "y": bar.name, "showarrow": False, "text": f"{units.decimal_bytes(bar.memory)} →",
+        "font": {"size": _TEXT},
+    }  # fmt: skip
 
 
 def _beyond(end: float, text: str) -> Figure:
@@ -166,7 +196,7 @@ def _beside(bar: Bar) -> Figure:
 
 def _linear(end: int | float) -> Mapping[str, object]:
     """Give a few round ticks of an axis of bytes, in the units in which memory is sold."""
-    step = next(size * 10**power for power in range(6, 18) for size in (1, 2, 5) if end / (size * 10**power) <= 3)
+    step = next(size * 10**power for power in range(6, 18) for size in (1, 2, 5) if end / (size * 10**power) <= 2)
     places = [step * n for n in range(int(end // step) + 1)]
     return {
         "tickvals": places,

@@ -25,7 +25,9 @@ def curve_name(view: View, curve: Curve, language: str) -> str:
 def sizes(view: View, language: str) -> Drawn:
     """Give bytes against context."""
     drawn = curves(view)
-    lines = [Line(curve_name(view, curve, language), curve.contexts, curve.sizes, curve.size) for curve in drawn]
+    lines = [
+        Line(curve.key, curve_name(view, curve, language), curve.contexts, curve.sizes, curve.size) for curve in drawn
+    ]
     figure = size_curves(lines, view.context, x_title=say(language, "kv_cache.curve.context"))
     fields = {
         "model": view.preset.label.say(language),

@@ -46,7 +46,9 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "cross": (CROSS, CROSS_SIZES),
 }
 HEIGHTS: Mapping[str, int] = {ALIGN: 330, LAYOUTS: 400, PAGED: 360, CROSS: 380}
-PHONE_HEIGHTS: Mapping[str, int] = {ALIGN: 560, LAYOUTS: 860, PAGED: 480, CROSS: 380}
+PHONE_HEIGHTS: Mapping[str, int] = {ALIGN: 560, LAYOUTS: 860, PAGED: 480, CROSS: 600}
+# Two maps below each other on a phone, with so much for each token and for what stands around the rows.
+PHONE_ROW, PHONE_AROUND = 30, 240
 SOURCES = (
     ("Shazeer 2019, Fast Transformer Decoding, §2.4 and §3 (what decoding reads)", "https://arxiv.org/abs/1911.02150"),
     ("Pope et al. 2022, Efficiently Scaling Transformer Inference, §3.3 (KV cache memory)", "https://arxiv.org/abs/2211.05102"),
@@ -98,9 +100,12 @@ def show(panel: Panel, group: Group) -> None:
 def _grid(panel: Panel, group: Group, part: str) -> None:
     own = translate.table(panel.language, f"kv_cache.{part}")
     marks = {name: own[name] for name in ("masked", "no_key") if name in own}
+    crossing, tokens = part == CROSS, len(panel.settled.view.tokens)
+    phone = max(PHONE_HEIGHTS[part], PHONE_ROW * tokens + PHONE_AROUND) if crossing else PHONE_HEIGHTS[part]
     heatmap(
         kv_cache_lessons.GRIDS[part](panel.settled.view, panel.language), part=part, group=group,
-        key=f"kv_cache.{part}.map", height=HEIGHTS[part], scale=1.15, phone_height=PHONE_HEIGHTS[part],
+        key=f"kv_cache.{part}.map", height=HEIGHTS[part], scale=1.15, phone_height=phone,
+        layout="rows" if crossing else "grid",
         words=translate.table(panel.language, "heatmap") | marks,
     )  # fmt: skip
 
@@ -177,11 +182,9 @@ def _cross(panel: Panel, group: Group) -> None:
     """Show the cache of an encoder's tokens, which never grows."""
     st.markdown(panel.title("cross.lead"))
     panel.control("source")
-    left, right = st.columns([1.5, 1], gap="medium")
-    with left:
-        _grid(panel, group, CROSS)
-    with right:
-        _chart(panel, group, CROSS_SIZES)
+    # As wide as the page, so that every token of both sentences has its name.
+    _grid(panel, group, CROSS)
+    _chart(panel, group, CROSS_SIZES)
 
 
 def _code(panel: Panel, group: Group) -> None:

@@ -121,23 +121,22 @@ def _memory_map(key: str, slots: np.ndarray, view: View, memory: Memory, languag
 def cross_grid(view: View, language: str) -> Grid:
     """Give what each decoder token computes and reads, of its own sentence and of the encoder's."""
     source, seen = view.source_tokens, answer_of(view).seen
-    tokens, width = len(view.tokens), len(view.tokens) + 1 + len(source)
-    kinds = np.full((tokens, width), KINDS["idle"])
+    tokens = len(view.tokens)
+    own, other = (np.full((tokens, width), KINDS["idle"]) for width in (tokens, len(source)))
     for row in range(seen):
-        kinds[row, :row] = KINDS["cached"]
-        kinds[row, row] = KINDS["now"]
-        kinds[row, tokens + 1 :] = KINDS["cached"] if row else KINDS["now"]
-    state = np.full((tokens, width), VALUE_STATE, np.uint8)
-    state[:, :tokens][~np.tri(tokens, dtype=bool)] = MASKED_STATE
+        own[row, :row] = KINDS["cached"]
+        own[row, row] = KINDS["now"]
+        other[row] = KINDS["cached"] if row else KINDS["now"]
+    state = np.where(np.tri(tokens, dtype=bool), VALUE_STATE, MASKED_STATE).astype(np.uint8)
     rows = Axis("query", say(language, "kv_cache.cross.row"), tokens, 0, view.tokens)
-    cols = Axis("key", say(language, "kv_cache.cross.col"), width, 0, (*view.tokens, "", *source))
     named = tuple((KINDS[name], say(language, f"kv_cache.kind.{name}")) for name in ("now", "cached", "idle"))
-    drawn = Map(
-        CROSS, say(language, "kv_cache.cross.map"), kinds, rows, cols, state, palette="diverging", low=-1.0, high=1.0,
-        kinds=named,
-    )  # fmt: skip
+    drawn = []
+    for key, kinds, names, states in (("own", own, view.tokens, state), ("other", other, source, None)):
+        cols = Axis("key" if key == "own" else "feature", say(language, "kv_cache.cross.col"), len(names), 0, names)
+        title = say(language, f"kv_cache.cross.{key}")
+        drawn.append(Map(key, title, kinds, rows, cols, states, palette="diverging", low=-1.0, high=1.0, kinds=named))
     words = say(language, "kv_cache.cross.caption", **_cross_fields(view, language))
-    return Grid((drawn,), words, words)
+    return Grid(tuple(drawn), words, words)
 
 
 def _cross_fields(view: View, language: str) -> dict[str, object]:

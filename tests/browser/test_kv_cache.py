@@ -104,18 +104,18 @@ def test_a_cell_says_what_was_done_and_stays_chosen(visit: Open) -> None:
 
 
 SENTENCE = ["the", "cat", "sat", "on", "the", "mat", "because", "the", "mat", "was", "warm", "."]
-ROWS = """names => {
+NAMED = """([key, axis, names]) => {
   const within = host => [host, ...(host.shadowRoot?.querySelectorAll("*") ?? [])]
-  const hosts = [...document.querySelectorAll(".st-key-kv_cache-main *")].flatMap(within)
+  const hosts = [...document.querySelectorAll(`.st-key-${key} *`)].flatMap(within)
   const drawn = hosts.find(host => host.attnvizLayout)?.attnvizLayout
-  const named = drawn?.labels.filter(label => label.axis === "row").map(label => label.text)
+  const named = drawn?.labels.filter(label => label.axis === axis).map(label => label.text)
   return JSON.stringify(named) === JSON.stringify(names) && drawn
 }"""
 
 
 def drawn_with(page: Page, rows: list[str]) -> Any:
     """Wait until exactly these rows are named, and give where everything stands."""
-    return page.wait_for_function(ROWS, arg=rows).json_value()
+    return page.wait_for_function(NAMED, arg=["kv_cache-main", "row", rows]).json_value()
 
 
 def test_vectors_of_different_widths_stand_on_common_named_rows(visit: Open) -> None:
@@ -145,6 +145,10 @@ def test_nothing_is_cut_beside_the_vectors(visit: Open) -> None:
 def test_on_a_phone_every_token_of_the_maps_is_named(visit: Open) -> None:
     drawn = drawn_with(visit(viewport=PHONE, touch=True), SENTENCE * 2)
     assert all(one["w"] > 0.6 * PHONE[0] for one in drawn["maps"])
+    # Both sentences of the cross cache, on each side of their maps.
+    page = visit("lang=en&open=cross", viewport=PHONE, touch=True)
+    page.wait_for_function(NAMED, arg=["kv_cache-cross-map", "row", SENTENCE * 2])
+    page.wait_for_function(NAMED, arg=["kv_cache-cross-map", "col", [*SENTENCE, *"那只猫坐在暖和的垫子上。"]])
     # Vectors stand below each other, each as wide as the screen leaves it.
     page = visit("lang=en&variant=mla&show=vectors&step=8", viewport=PHONE, touch=True)
     drawn = drawn_with(page, [*SENTENCE[:-1], "► ."] * 3)

@@ -177,6 +177,7 @@ function shares(maps, room, ruler) {
 }
 
 // Maps that share their rows: one height, rows on one line and named; below each other where the screen is narrow.
+// Where columns have names too, each map has its own below it.
 function beside({ maps, width, height, em, ruler, view }) {
   const narrow = width < 480
   const rows = maps[0].row_axis
@@ -186,19 +187,28 @@ function beside({ maps, width, height, em, ruler, view }) {
   const side = Math.ceil(Math.min(longest, ruler.widest(rows, view.top, view.bottom))) + 8
   const left = axis + side
   const right = narrow || !hasBar(maps) ? 12 : BAR + 16 + Math.round(em * 4)
-  const [foot, bar] = [4, narrow && hasBar(maps) ? BAR + Math.round(em * 2) : 0]
+  const bar = narrow && hasBar(maps) ? BAR + Math.round(em * 2) : 0
   const lines = narrow ? maps.length : 1
   const room = width - left - right - (narrow ? 0 : (maps.length - 1) * GAP)
-  const tall = (height - axis - foot - bar) / lines - title - (narrow ? GAP / 2 : 0)
-  const h = even(Math.floor(Math.max(4, Math.min(tall, 2 * em * rows.length))), rows.length)
   const widths = narrow ? maps.map(() => room) : shares(maps, room, ruler)
+  const across = maps.map((map, i) => {
+    const cols = map.col_axis.length
+    return even(Math.floor(Math.min(widths[i], cols * MOST_CELL)), cols)
+  })
+  const named = maps.some(map => map.col_axis.tokens)
+  const plans = maps.map(({ col_axis: { start, length }, col_axis }, i) =>
+    labelPlan(ruler, col_axis, [start, start + length], across[i] / length, em, true),
+  )
+  const turned = plans.filter(plan => plan.turned).map(plan => Math.ceil(Math.min(longest, plan.widest)))
+  const foot = named ? Math.max(em, ...turned) + 8 : 4
+  const tall = (height - axis - bar - (named ? 0 : foot)) / lines - title - (narrow ? GAP / 2 : 0) - (named ? foot : 0)
+  const h = even(Math.floor(Math.max(4, Math.min(tall, 2 * em * rows.length))), rows.length)
   let [x, y] = [left, title]
   const boxes = maps.map((map, i) => {
-    const cols = map.col_axis.length
-    const w = even(Math.floor(Math.min(widths[i], cols * MOST_CELL)), cols)
-    const line = narrow ? i : 0
-    const box = { x: Math.round(x), y, w, h, line, column: narrow ? 0 : i, slot: Math.floor(widths[i]), lowest: false }
-    if (narrow) y += h + title + GAP / 2
+    const w = across[i]
+    const [line, column] = narrow ? [i, 0] : [0, i]
+    const box = { x: Math.round(x), y, w, h, line, column, slot: Math.floor(widths[i]), lowest: named }
+    if (narrow) y += h + title + GAP / 2 + (named ? foot : 0)
     else x += Math.max(w, Math.min(widths[i], ruler.width(map.title))) + GAP
     return box
   })
