@@ -236,3 +236,53 @@ def test_weights_and_output_each_have_a_colour_scale_of_their_own(settings):
     assert (drawn["palette"], drawn["low"], drawn["high"]) == ("diverging", -largest, largest)
     codes = shown(app, "flash.fused")[1]["fused"][0]
     assert codes.min() == 0 or codes.max() == TOP
+
+
+def test_a_row_that_sees_no_key_is_said_to_see_none():
+    settings = {"length": "8", "key_length": "3", "align": "bottom_right", "tile_rows": "2", "tile_cols": "1"}
+    for step, row_, words in (("1", "0", "Query 4 sees no key: m stays −∞"), ("1", "1", "Query 5; dashed")):
+        figures = unpack(frame(settings | {"step": step, "row": row_}))[0]["figures"]
+        captions = [figures[part]["layout"]["meta"]["caption"] for part in (STATISTICS, OUTPUT)]
+        assert captions[0].startswith(words) and ("the output is 0" in captions[1]) == (row_ == "0")
+        drawn = row(settle(settings | {"step": step, "row": row_}).view)
+        assert np.isfinite(drawn.last_maximum) == (row_ == "1")
+
+
+def test_a_block_of_one_row_has_no_slider_to_pick_one():
+    app = visit(page="flash", length="64", tile_rows="1")
+    assert say("en", "flash.row.single") in said(app) and not app.warning
+    assert say("en", "flash.row.single") not in said(visit(page="flash", length="64", tile_rows="2"))
+
+
+def test_the_growth_with_a_mask_stands_beside_the_one_without():
+    app = visit(page="flash", mask="sliding_window", open="traffic")
+    curve = traffic.against_length(settle({"mask": "sliding_window"}).view)
+    drawn = plots(app)["flash.by_length"]
+    caption = drawn["layout"]["meta"]["caption"]
+    assert caption.startswith("From 4,096 to 8,192 tokens, without a mask: eager moves 3.97×")
+    assert caption.endswith(f"; with this mask flash moves {curve.masked[-1] / curve.masked[-2]:.3g}× as much")
+    (dots,) = [trace for trace in drawn["data"] if trace["name"] == say("en", "flash.traffic.masked")]
+    assert numbers(dots["y"]) == list(curve.masked)
+    plain_ = plots(visit(page="flash", mask="full", open="traffic"))["flash.by_length"]
+    assert "with this mask" not in str(plain_)
+
+
+@pytest.mark.parametrize(("settings", "places"), [
+    ({"tile_rows": "64", "tile_cols": "128"}, {"tile above": ("right", 0), "A100, one SM": ("left", 0)}),
+    ({"tile_rows": "256", "tile_cols": "256"}, {"tile above": ("left", 0), "A100, one SM": ("right", 0)}),
+    # Close to the axis there is no room on the left; far away none is needed.
+    ({"d_k": "8"}, {"tile above": ("left", -18), "A100, one SM": ("left", 0)}),
+    ({"d_k": "1"}, {"tile above": ("left", 0), "A100, one SM": ("left", 0)}),
+])  # fmt: skip
+def test_names_of_lines_close_by_do_not_stand_on_each_other(settings, places):
+    app = visit(page="flash", length="4096", open="traffic", **settings)
+    notes = plots(app)["flash.by_memory"]["layout"]["annotations"]
+    assert {note["text"]: (note["xanchor"], note["yshift"]) for note in notes} == places
+
+
+@pytest.mark.parametrize("d_k", ["64", "256"])
+def test_the_claim_on_bytes_names_the_factor_that_was_counted(d_k):
+    curve = traffic.against_length(settle({"d_k": d_k}).view)
+    factor = curve.predicted[-1] / curve.eager[-1]
+    assert (factor > 1) == (d_k == "256")
+    assert f"at 8,192 they are {factor:.3g}× eager's" in said(visit(page="flash", d_k=d_k, open="claims"))

@@ -145,3 +145,26 @@ def test_times_are_drawn_as_they_are(monkeypatch):
     assert "At 8 tokens: RNN 2 ms" in why_attention_picture.timed(made, "en").caption
     app.query_params["width"] = ["16"]
     assert "why_attention.time" not in plots(check(app.run()))
+
+
+def test_numbers_have_two_digits_and_lists_the_commas_of_their_language():
+    called = {"en": "LSTM", "zh": "卷积"}
+    words = {one: {"none": say(one, "why_attention.gradient.none", name=called[one])} for one in called}
+    for share, text in ((1.04e-14, "LSTM 1.0e−14"), (1.7e-23, "LSTM 1.7e−23"), (0.0127, "LSTM 0.013")):
+        assert why_attention_picture._said("LSTM", share, words["en"]) == text
+    assert why_attention_picture._said("卷积", np.nan, words["zh"]) == "卷积恰好为 0"
+    for figure in unpack(frame({"lang": "zh", "gain": "3"}))[0]["figures"].values():
+        caption = figure["layout"]["meta"]["caption"]
+        assert ", " not in caption and "、LSTM " in caption
+
+
+def test_a_mark_s_words_stand_above_the_dots_and_a_line_that_leaves_is_named():
+    figures = {gain: unpack(frame({"gain": gain, "layers": "20"}))[0]["figures"]["gradient"] for gain in ("1", "3")}
+    for gain, figure in figures.items():
+        (note,) = figure["layout"]["annotations"]
+        high = figure["layout"]["yaxis"]["range"][1]
+        # Words hang from the top by about 20 of some 240 pixels; the highest dot is at 1.
+        assert note["y"] == 1 and high - (high - np.log10(LEAST)) * 25 / 240 > 0.1
+        dashed = max(number for trace in figure["data"] if trace["mode"] == "lines" for number in numbers(trace["y"]))
+        leaves = "its weights alone the RNN's would grow 1.73× a step: the dashed line leaves the chart"
+        assert (leaves in figure["layout"]["meta"]["caption"]) == (dashed > 10**high) == (gain == "3")

@@ -9,6 +9,8 @@ Figure = dict[str, Any]
 
 HEIGHT = 340
 _GREY = "rgba(128,128,128,0.9)"
+# Within this factor of each other two names would stand on each other.
+_CLOSE = 8.0
 _HOVER = "%{text}<extra>%{fullData.name}</extra>"
 
 
@@ -67,12 +69,17 @@ def costs(
         shown = {"x": x[there], "y": line.y[there], "text": text}
         data.append({"type": "scatter", "mode": line.mode, "name": line.name, "hovertemplate": _HOVER, **shown, **look})
     shapes, notices = [], []
+    places = sorted((marks or {}).values())
     for name, place in (marks or {}).items():
+        # Of two lines close by, the left one has its name on its left, or lower where there is no room.
+        close = place == places[0] and len(places) > 1 and places[1] / place < _CLOSE
+        outside = close and place / x[0] >= _CLOSE
         look = {"color": _GREY, "width": 1.5, "dash": "dot"}
         shapes.append({"type": "line", "yref": "paper", "x0": place, "x1": place, "y0": 0, "y1": 1, "line": look})
         notices.append(
-            {"x": np.log10(place), "y": 1, "yref": "paper", "text": name, "showarrow": False, "xanchor": "left",
-             "yanchor": "top", "xshift": 3}
+            {"x": np.log10(place), "y": 1, "yref": "paper", "text": name, "showarrow": False,
+             "xanchor": "right" if outside else "left", "xshift": -3 if outside else 3,
+             "yanchor": "top", "yshift": -18 if close and not outside else 0}
         )  # fmt: skip
     legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
     return {

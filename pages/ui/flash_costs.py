@@ -111,6 +111,11 @@ def _against_length(panel: Panel, view: View, curve: Curve) -> None:
         Line(panel.title("traffic.eager"), curve.eager, "theme-1"),
         Line(panel.title("traffic.predicted"), curve.predicted, "theme-0"),
         Line(panel.title("traffic.counted"), curve.counted, "theme-0", "markers"),
+        *(
+            [Line(panel.title("traffic.masked"), curve.masked, "theme-2", "markers", symbol="diamond")]
+            if view.mask != "full"
+            else []
+        ),
         Line(panel.title("traffic.held_eager"), held["eager"], "theme-1", dash="dot"),
         Line(panel.title("traffic.held_flash"), held["flash"], "theme-0", dash="dot"),
     ]
@@ -122,6 +127,9 @@ def _against_length(panel: Panel, view: View, curve: Curve) -> None:
         "held": units.ratio(growth(held["flash"])),
     }
     caption = panel.title("traffic.growth", **fields)
+    masked = growth(curve.masked)
+    if view.mask != "full" and np.isfinite(masked):
+        caption += panel.title("traffic.growth_masked", masked=units.ratio(masked))
     figure = costs(
         curve.at.astype(float), lines, x_title=panel.title("traffic.length"), y_title=panel.title("traffic.bytes"),
         x_ticks={float(at): units.short_length(at) for at in _SHOWN_LENGTHS}, y_ticks=_ticks(lines),

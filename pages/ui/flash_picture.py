@@ -69,9 +69,8 @@ def _statistics(view: View, found: Row, at: Now, language: str) -> Drawn:
         name: units.number(float(course[at.done - 1]), 4) if at.done else "–" for name, (course, _) in shown.items()
     }
     ends = {f"last_{name}": units.number(last, 4) for name, (_, last) in shown.items()}
-    caption = say(
-        language, "flash.row.statistics", query=at.query, row=at.query - at.block * view.tile_rows, block=at.block
-    )
+    word = "statistics" if np.isfinite(found.last_maximum) else "statistics_none"
+    caption = say(language, f"flash.row.{word}", query=at.query)
     return Drawn(figure, caption, say(language, "flash.row.statistics_alt", query=at.query, **numbers, **ends))
 
 
@@ -90,7 +89,8 @@ def _output(view: View, found: Row, at: Now, language: str) -> Drawn:
         names=(say(language, "flash.row.now"), say(language, "flash.row.exact")),
         x_title=say(language, "flash.row.keys"),
     )
-    word = "no_key" if not len(found.keys) else "progress"
+    sees = np.isfinite(found.last_maximum)
+    word = "no_key" if not len(found.keys) else "progress" if sees else "progress_none"
     return Drawn(figure, say(language, f"flash.row.{word}", **fields), say(language, "flash.row.output_alt", **fields))
 
 

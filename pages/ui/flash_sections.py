@@ -17,6 +17,8 @@ from pages.ui.translate import table
 PICTURE_HEIGHT = 410
 # Between two tiles while the walk plays by itself: slow enough to follow, and short walks take their time.
 PLAY_MS, PLAY_LEAST_MS, PLAY_WHOLE_MS = 700, 60, 18_000
+# Room for each name with its arrow for going back: where there is less, it breaks in two.
+_WIDTHS = {"en": (1.34, 1.05, 1.2, 1.2, 1.2), "zh": (1.34, 1.02, 1.37, 1.1, 1.1)}
 SOURCES = (
     ("Dao et al. 2022, FlashAttention, Algorithm 1, Theorems 1 and 2", "https://arxiv.org/abs/2205.14135"),
     ("Dao 2023, FlashAttention-2, Algorithm 1, §3.1", "https://arxiv.org/abs/2307.08691"),
@@ -48,11 +50,16 @@ def live_controls(panel: Panel, group: Group) -> None:
     view = panel.settled.view
     steps = walk(view).steps
     pace = max(PLAY_LEAST_MS, min(PLAY_MS, PLAY_WHOLE_MS // max(1, steps)))
-    columns = st.columns([1.2, 1.05, 1.4, 1.15, 1.15])
+    # Where a name breaks all the same, the sliders stay in line.
+    columns = st.columns(_WIDTHS[panel.language], vertical_alignment="bottom")
+    height = min(view.tile_rows, view.length)
     with columns[0]:
         panel.live("step", group, high=max(1, steps), play=True, beat=pace)
     with columns[1]:
-        panel.live("row", group, high=max(1, min(view.tile_rows, view.length) - 1))
+        if height > 1:
+            panel.live("row", group, high=height - 1)
+        else:
+            st.caption(panel.title("row.single"))
     with columns[2]:
         panel.live("length", group)
     for column, name, length in zip(

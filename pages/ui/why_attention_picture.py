@@ -20,6 +20,8 @@ COLOURS = tuple(f"theme-{index}" for index in range(5))
 _COLOUR = {"rnn": 1, "lstm": 3, "conv": 2, "attention": 0}
 # What is smaller than this share of a model's largest gradient is below the figure.
 LEAST = 1e-9
+# Above 1, the largest of each, there is room for what is written at a mark.
+_MOST = 20.0
 _CHAINS = (4, 8, 16, 32, 64, 128, 256)
 
 
@@ -54,19 +56,29 @@ def _gradient(view: View, language: str) -> Drawn:
     reach = view.sizes.reach
     step = max(1, 2 ** int(np.log2(max(view.length / 8, 1))))
     figure = curves(
-        shown, x_title=words["distance"], log=True, x_log=False, limits=(LEAST, 2.0),
+        shown, x_title=words["distance"], log=True, x_log=False, limits=(LEAST, _MOST),
         ticks={float(at): str(at) for at in range(0, view.length, step)},
         marks={float(reach): words["reach"]} if reach < view.length else {},
         y_text={10.0**power: f"10{_raised(power)}" if power < -1 else f"{10.0**power:g}" for power in range(-9, 1, 3)},
         colours=COLOURS,
     )  # fmt: skip
-    last = {key: _said(share[-1], words) for key, share in found.items()}
-    fields = {"distance": view.length - 1, "numbers": ", ".join(f"{called[key]} {text}" for key, text in last.items())}
-    return Drawn(figure, words["caption"].format(**fields), words["alt"].format(**fields))
+    last = [_said(called[key], share[-1], words) for key, share in found.items()]
+    fields = {"distance": view.length - 1, "numbers": words["comma"].join(last)}
+    off = words["grows"].format(rate=units.ratio(rate)) if np.nanmax(line) > _MOST else ""
+    return Drawn(figure, words["caption"].format(**fields) + off, words["alt"].format(**fields))
 
 
-def _said(share: float, words: Mapping[str, str]) -> str:
-    return words["none"] if np.isnan(share) else units.number(float(share), 2)
+def _said(name: str, share: float, words: Mapping[str, str]) -> str:
+    """Say a model's share with two digits, also where the second is 0."""
+    if np.isnan(share):
+        return words["none"].format(name=name)
+    mantissa, power = f"{share:.1e}".split("e")
+    small = f"{mantissa}e{int(power)}".replace("-", "−")
+    return f"{name} {small if share < 1e-4 else units.number(float(share), 2)}"
+
+
+def _listed(language: str, each: Mapping[str, str]) -> str:
+    return table(language, "why_attention.gradient")["comma"].join(f"{name} {number}" for name, number in each.items())
 
 
 def _raised(power: int) -> str:
@@ -87,7 +99,7 @@ def _chain(view: View, language: str) -> Drawn:
         colours=COLOURS,
     )  # fmt: skip
     here = found[lengths.index(view.length)]
-    numbers = ", ".join(f"{called[key]} {here[key]:,}" for key in MODELS)
+    numbers = _listed(language, {called[key]: units.count(here[key]) for key in MODELS})
     fields = {"length": view.length, "numbers": numbers}
     return Drawn(figure, words["caption"].format(**fields), words["alt"].format(**fields))
 
@@ -102,7 +114,7 @@ def timed(measured: Timing, language: str) -> Drawn:
         x_title=words["length"], ticks=powers_of_two(LENGTHS[0], LENGTHS[-1], 2), log=True,
         y_text={10.0**power: units.seconds(10.0**power) for power in range(first, last + 2)}, colours=COLOURS,
     )  # fmt: skip
-    numbers = ", ".join(f"{called[key]} {units.seconds(measured.seconds[key][-1])}" for key in MODELS)
+    numbers = _listed(language, {called[key]: units.seconds(measured.seconds[key][-1]) for key in MODELS})
     fields = {"rounds": measured.rounds, "length": units.count(LENGTHS[-1]), "numbers": numbers}
     return Drawn(figure, words["caption"].format(**fields), words["alt"].format(**fields))
 
@@ -120,7 +132,7 @@ def recalled(race: Recall, last: int, language: str) -> Drawn:
         ticks={float(at): str(at) for at in range(0, 401, 100)}, limits=(0.0, 1.05),
         levels={words["chance"]: 1 / CLASSES}, colours=COLOURS,
     )  # fmt: skip
-    numbers = ", ".join(f"{called[kind]} {units.percent(right[kind][-1])}" for kind in KINDS)
+    numbers = _listed(language, {called[kind]: units.percent(right[kind][-1]) for kind in KINDS})
     fields = {"steps": race.steps, "length": race.length, "numbers": numbers, "last": last}
     return Drawn(figure, words["caption"].format(**fields), words["alt"].format(**fields))
 
