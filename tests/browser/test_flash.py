@@ -69,7 +69,12 @@ def test_a_click_on_a_tile_goes_to_its_step(visit: Open) -> None:
 def test_fits_a_phone_and_a_projector(visit: Open, language: str) -> None:
     page = visit(f"lang={language}", viewport=PHONE, touch=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
-    page = visit(f"lang={language}", color_scheme="dark")
+    page = visit(f"lang={language}&step=3&row=3&length=96", color_scheme="dark")
+    # With an arrow for going back beside it, each of these names still stands on one line.
+    for name in ("step", "row", "length"):
+        slider = page.locator(f".st-key-flash-{name}")
+        expect(slider.get_by_role("button", name=re.compile("↺|reset|重置|恢复", re.IGNORECASE))).to_be_visible()
+        assert slider.locator("[data-part=label]").evaluate("one => one.getClientRects()[0].height") < 30, name
     for key in ("tiles", "statistics", "output"):
         bounds = resting_box(page.locator(f".st-key-flash-{key}"))
         assert bounds["y"] + bounds["height"] <= DESKTOP[1]
