@@ -22,7 +22,7 @@ VECTORS_HEIGHT = 410
 # Two or three maps below each other, each as wide as the screen.
 PHONE_HEIGHT = 720
 CHART_HEIGHT = 400
-PROMPT_WIDTH, HEAD_WIDTH = 190, 130
+PROMPT_WIDTH, HEAD_WIDTH = 204, 138
 # The step takes what its line leaves, and another line where that is too little for its label.
 _STYLE = "<style>div:has(> .st-key-kv_cache-steps) { min-width: min(15.5rem, 100%); }</style>"
 # What a published model sets.
