@@ -21,6 +21,7 @@ def forward(ledger: Ledger, given: Pass) -> None:
     if not gradient:
         ledger.drop("factor", "query_copy", "key_copy")
     if given.fixed_keys:
+        # Only the gradient of keys reads the query, which the layer lets go when it is done.
         ledger.drop("query_copy")
     if given.masked:
         # Rows without a key, what stands in their place and in that of masked cells, and the masked matrix itself.
@@ -63,6 +64,8 @@ def forward(ledger: Ledger, given: Pass) -> None:
 def backward(ledger: Ledger, given: Pass) -> None:
     """Take what the gradient takes, from that of the output (``output_grad``, if it is held) to those of the inputs."""
     size, scores = given.itemsize, given.scores
+    if given.fixed_keys:
+        ledger.drop("query")
     number = size if size < _NUMBER else 0
     if not given.fixed_keys:
         ledger.take(value_grad=given.value)

@@ -17,15 +17,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnviz.backends.base import Backend, CoreOutput
+from attnviz.backends.base import Backend, CoreOutput, Pass
 from attnviz.backends.call import Call, Span, check, group
 from attnviz.backends.tiles import Tile, blocks, tiles
 from attnviz.config import Shape
+from attnviz.ledger import Ledger
 from attnviz.masks import Mask
 from attnviz.score_mods import LateBias
 from attnviz.text import Refusal, Text
 
-_ROWS, _COLS = 256, 256
+TILE = _ROWS, _COLS = 256, 256
 _NO_GRADIENT = Text(
     "backend flash computes no gradients: call it under torch.no_grad(), or take eager or sdpa.",
     "flash 后端不计算梯度：请在 torch.no_grad() 下调用，或改用 eager、sdpa。",
@@ -257,6 +258,15 @@ def _peak_bytes(shape: Shape, itemsize: int, masked: bool) -> int:
     return results + size * (heads * (state + own) + widened)
 
 
+def _forward(ledger: Ledger, given: Pass) -> None:
+    """Take what a pass takes: the results, which are left, and for a while the rest of the predicted peak."""
+    # Keys of several sequences are copied to lie head by head; those of shorter numbers are made wide in any case.
+    given.take_copies(ledger, "key_copy", "value_copy")
+    ledger.touch(_peak_bytes(given.shape, given.itemsize, given.masked))
+    ledger.drop("key_copy", "value_copy")
+    ledger.take(output=given.output, logsumexp=given.rows * max(4, given.itemsize))
+
+
 FLASH = Backend(
     "flash",
     Text("Flash (own tiles)", "Flash（自己实现的分块）"),
@@ -267,4 +277,5 @@ FLASH = Backend(
     "https://arxiv.org/abs/2205.14135",
     attend,
     _peak_bytes,
+    forward=_forward,
 )

@@ -8,12 +8,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnviz.backends import BACKENDS, CoreOutput
+from attnviz.backends.flash import FLASH, TILE
 from attnviz.masks import Mask
 from attnviz.score_mods import LateBias, ScoreMod
 from attnviz.text import Text
 from attnviz.variants.base import Tensors
 from attnviz.variants.drawing import projection
 from attnviz.variants.grouped import SIZES, Grouped, GroupedConfig
+from attnviz.variants.grouped_memory import layer_around
 from attnviz.variants.work import HeadShape, Work
 
 Span = tuple[int, int]
@@ -65,13 +67,21 @@ class Additive(Grouped):
         rows = work.q_len if self.score_passes(backend) else min(work.q_len, _BLOCK_ROWS)
         scores = work.batch * heads * rows * work.kv_len
         tile = min(_TILE_ENTRIES, scores * config.head_dim)
+        if backend == FLASH.key:
+            # It asks for the scores of a tile while its own are there.
+            asked = work.batch * heads * min(work.q_len, TILE[0]) * min(work.kv_len, TILE[1])
+            own = FLASH.peak_bytes(
+                work.shape(HeadShape(heads, heads, 1, config.v_head_dim)), work.itemsize, work.masked
+            )
+            return own + (asked + min(tile, asked * config.head_dim)) * work.itemsize
         shape = work._replace(q_len=rows).shape(HeadShape(heads, heads, 1, config.v_head_dim))
         results = work.batch * heads * (work.q_len - rows) * config.v_head_dim
         core = BACKENDS[backend].peak_bytes(shape, work.itemsize, work.masked)
         return (scores + results) * work.itemsize + max(core, tile * work.itemsize)
 
-    def whole_peak_bytes(self, config: GroupedConfig, work: Work, backend: str) -> None:
-        """Give nothing: nobody has worked out what a layer or a gradient takes."""
+    def whole_peak_bytes(self, config: GroupedConfig, work: Work, backend: str) -> int | None:
+        """Predict a layer's peak, about; nobody has worked out what a gradient takes."""
+        return layer_around(self, config, work, backend)
 
     def mix(
         self,

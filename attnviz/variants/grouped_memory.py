@@ -3,7 +3,7 @@
 from typing import Any
 
 from attnviz.backends import BACKENDS
-from attnviz.backends.base import Backend, Pass
+from attnviz.backends.base import Pass, Play
 from attnviz.ledger import Ledger
 from attnviz.variants.base import Variant
 from attnviz.variants.work import Work
@@ -22,13 +22,32 @@ def whole_peak_bytes(variant: Variant, config: Any, work: Work, backend: str) ->
     ledger = Ledger()
     given = _pass(variant, config, work)
     if work.layer:
-        _Layer(variant, config, work, ledger).play(how, given)
+        _Layer(variant, config, work, ledger).play(how.forward, how.backward, given)
         return ledger.most
     if work.spread:
         ledger.take(spread=given.key + given.value)
     how.forward(ledger, given)
     if work.gradient and how.backward is not None:
         how.backward(ledger, given)
+    return ledger.most
+
+
+def layer_around(variant: Variant, config: Any, work: Work, backend: str, *, state: int | None = None) -> int | None:
+    """Predict the peak of a layer's forward pass around a core of which only the whole peak is known.
+
+    The core's output is taken to be what is left of it, and a state, if it has one: such a layer lets the merged heads
+    go before it adds the last bias. None for a gradient.
+    """
+    if work.gradient or not work.layer:
+        return None
+    core = variant.peak_bytes(config, work._replace(layer=False), backend)
+
+    def forward(ledger: Ledger, given: Pass) -> None:
+        ledger.touch(core)
+        ledger.take(output=given.output, state=state or 0)
+
+    ledger = Ledger()
+    _Layer(variant, config, work, ledger, passes_on=state is not None).play(forward, None, _pass(variant, config, work))
     return ledger.most
 
 
@@ -46,34 +65,33 @@ def _pass(variant: Variant, config: Any, work: Work) -> Pass:
 class _Layer:
     """Play a layer in a ledger."""
 
-    def __init__(self, variant: Variant, config: Any, work: Work, ledger: Ledger) -> None:
-        self.work, self.ledger = work, ledger
+    def __init__(self, variant: Variant, config: Any, work: Work, ledger: Ledger, *, passes_on: bool = False) -> None:
+        self.work, self.ledger, self.passes_on = work, ledger, passes_on
         self.matrices, self.vectors = variant.matrices(config), variant.vectors(config)
         self.cached = work.q_len < work.kv_len
 
-    def play(self, how: Backend, given: Pass) -> None:
+    def play(self, forward: Play, backward: Play | None, given: Pass) -> None:
         """Project, attend, merge and project; then come the gradients in the opposite order."""
         ledger = self.ledger
         self._project()
         if self.work.spread:
             ledger.take(spread=given.key + given.value)
-        assert how.forward is not None
-        how.forward(ledger, given)
+        forward(ledger, given)
         # Heads that come before tokens are merged in a copy.
         several = given.shape.heads > 1 and given.shape.q_len > 1
         merges = ledger.holds("output") and several
         if merges:
             ledger.take(merged=given.output)
         self._apply("output", "answer", self.work.q_len)
-        if not self.work.gradient or how.backward is None:
+        if not self.work.gradient or backward is None:
             return
-        if ledger.holds("query_copy") or (self.cached and how.key == "eager"):
+        if ledger.holds("query_copy"):
             ledger.drop("query")
         self._back("output", "output_grad", given.output)
         ledger.drop("merged")
         if merges and (given.shape.group > 1 or given.shape.batch > 1):
             ledger.copy("output_grad")
-        how.backward(ledger, given)
+        backward(ledger, given)
         self._back_to_tokens(given, heads_first=ledger.holds("output"))
 
     def _project(self) -> None:
@@ -89,6 +107,8 @@ class _Layer:
         size = self._size(name, tokens)
         if self._has_bias(name):
             self.ledger.take(product=size)
+        if self.passes_on:
+            self.ledger.drop("merged")
         self.ledger.take(**{result: size})
         self.ledger.drop("product")
 
