@@ -61,6 +61,43 @@ def test_decoding_over_many_keys_is_predicted_but_for_the_scratch_of_onednn():
     assert 0 <= taken - expected < 2**16
 
 
+@pytest.mark.parametrize("backend", ["eager", "sdpa"])
+def test_latent_attention_is_predicted_to_the_byte(backend):
+    square = [(130, 130, 1, "full"), (300, 300, 2, "causal")]
+    for what in ("core", "layer"):
+        for taken, expected in pairs(Contestant("mla", backend, SIZES, what), square):
+            assert taken == expected
+    for kv in ("packed", "expanded"):
+        for taken, expected in pairs(Contestant("mla", backend, SIZES, "decode", kv), [(1, 600, 1, "full")]):
+            assert taken == expected
+
+
+def test_the_layer_of_chunked_linear_attention_is_predicted_to_the_byte():
+    shapes = [(17, 17, 1, "full"), (130, 130, 1, "full"), (300, 300, 1, "causal")]
+    for taken, expected in pairs(Contestant("linear", "chunked", SIZES, "layer"), shapes):
+        assert taken == expected
+
+
+# What the page calls "about": the share by which what is declared may differ, at lengths that people look at.
+ABOUT = {("mha", "flash"): 0.05, ("gqa", "flash"): 0.05, ("mla", "flash"): 0.03, ("linear", "parallel"): 0.06,
+         ("linear", "recurrent"): 0.03, ("delta", "chunked"): 0.1, ("delta", "recurrent"): 0.15,
+         ("additive", "eager"): 0.03, ("additive", "sdpa"): 0.03, ("additive", "flash"): 0.03}  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", ABOUT)
+def test_other_layers_are_predicted_about(pair):
+    sizes = {"hidden_size": 256, "num_attention_heads": 4}
+    for taken, expected in pairs(Contestant(*pair, sizes, "layer"), [(256, 256, 1, "full"), (256, 256, 1, "causal")]):
+        assert expected == pytest.approx(taken, rel=ABOUT[pair])
+
+
+def test_half_precision_is_predicted_but_for_the_scratch_of_the_matrix_library():
+    for what, mode in (("layer", "forward"), ("core", "forward+backward")):
+        contestant = Contestant("mha", "sdpa", {"hidden_size": 512, "num_attention_heads": 8}, what)
+        for taken, expected in pairs(contestant, [(512, 512, 1, "full")], dtype="bfloat16", mode=mode):
+            assert taken * 0.9 < expected <= taken
+
+
 def test_what_does_not_fit_with_its_gradient_is_not_begun():
     eager = Contestant("mha", "eager", {"hidden_size": 512, "num_attention_heads": 8})
     request = Request((eager,), q_len=1024, mode="forward+backward")

@@ -86,7 +86,8 @@ class Pass(NamedTuple):
         masked: A dense boolean mask is given.
         causal: The causal mask is given as a rule.
         split_query: The query is a view of rows of tokens, cut into heads as a projection leaves it.
-        split_keys: Keys and values are, too.
+        split_keys: The keys are, too.
+        split_values: The values are, too.
         gradient: What a gradient reads again is kept.
         fixed_keys: Keys and values ask for no gradient: they come from a cache.
     """
@@ -97,6 +98,7 @@ class Pass(NamedTuple):
     causal: bool = False
     split_query: bool = False
     split_keys: bool = False
+    split_values: bool = False
     gradient: bool = False
     fixed_keys: bool = False
 
@@ -141,7 +143,7 @@ class Pass(NamedTuple):
         needed = {
             "query_copy": self.split_query and shape.q_len > 1 and (apart or shape.group > 1),
             "key_copy": self.split_keys and shape.kv_len > 1 and apart,
-            "value_copy": self.split_keys and shape.kv_len > 1 and apart,
+            "value_copy": self.split_values and shape.kv_len > 1 and apart,
         }
         sizes = {"query_copy": self.query, "key_copy": self.key, "value_copy": self.value}
         ledger.take(**{name: sizes[name] for name in names if needed[name]})

@@ -74,7 +74,7 @@ def forward(ledger: Ledger, given: Pass) -> None:
         ledger.take(output=given.output, logsumexp=statistics)
         ledger.touch(products.peak_bytes(stacked, shape.kv_len, shape.value[3]))
     elif shape.value[3] != shape.head_dim:
-        ledger.touch(_math_bytes(shape, given.itemsize))
+        ledger.touch(plain_bytes(shape, given.itemsize, given.causal))
         ledger.take(output=given.output)
     else:
         # The output lies as the query does.

@@ -21,6 +21,8 @@ def whole_peak_bytes(variant: Variant, config: Any, work: Work, backend: str) ->
         return None
     ledger = Ledger()
     given = _pass(variant, config, work)
+    if work.gradient and not how.score_passes and given.shape.value[3] != given.shape.head_dim:
+        return None  # no fused kernel takes such values, and the plain one's gradient is not known
     if work.layer:
         _Layer(variant, config, work, ledger).play(how.forward, how.backward, given)
         return ledger.most
@@ -55,10 +57,10 @@ def _pass(variant: Variant, config: Any, work: Work) -> Pass:
     """Give the core's pass: behind a cache keys and values are the cache's, else what the projections leave."""
     heads = variant.heads(config)
     heads = heads._replace(kv_heads=heads.heads) if work.spread else heads
-    cached = work.layer and work.q_len < work.kv_len
+    fresh = work.layer and work.q_len >= work.kv_len
     return Pass(
         work.shape(heads), work.itemsize, work.masked, work.causal, split_query=work.layer,
-        split_keys=work.layer and not cached, gradient=work.gradient, fixed_keys=cached,
+        split_keys=fresh, split_values=fresh, gradient=work.gradient, fixed_keys=work.layer and not fresh,
     )  # fmt: skip
 
 

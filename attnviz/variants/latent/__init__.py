@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from attnviz.backends import BACKENDS, CoreOutput
-from attnviz.backends.base import LateCoreOutput
+from attnviz.backends.base import LateCoreOutput, Play
 from attnviz.masks import Mask
 from attnviz.positions import Position
 from attnviz.score_mods import ScoreMod
@@ -29,6 +29,7 @@ from attnviz.variants.arguments import behind, changes, check_tokens, past_token
 from attnviz.variants.base import AttentionOutput, Shapes, Tensors, Variant
 from attnviz.variants.drawing import projection
 from attnviz.variants.latent.forms import absorb, expand, norm, pair_flops, release
+from attnviz.variants.latent.memory import core_peak_bytes, layer_peak_bytes
 from attnviz.variants.latent.sizes import SIZES, LatentConfig, read_config
 from attnviz.variants.work import HeadShape, Work
 
@@ -130,15 +131,20 @@ class Latent(Variant):
 
     def peak_bytes(self, config: LatentConfig, work: Work, backend: str) -> int:
         """Predict what the core allocates at its peak, with the keys and values that the expanded form makes first."""
-        heads, backend_bytes = config.num_attention_heads, BACKENDS[backend].peak_bytes
-        if self.absorbs(config, work.q_len, work.kv_len):
-            shape = work.shape(HeadShape(heads, 1, config.kept, config.kept))
-            return backend_bytes(shape, work.itemsize, work.masked)
-        number = work.batch * heads * work.kv_len * work.itemsize
-        made = number * (config.head_dim + config.v_head_dim)
-        # The keys without their rotary part are let go once they are copied to stand before it.
-        plain = number * config.qk_nope_head_dim
-        return made + max(plain, backend_bytes(work.shape(self.heads(config)), work.itemsize, work.masked))
+        core = self._play(backend)
+        return core_peak_bytes(config, work, core, absorbed=self.absorbs(config, work.q_len, work.kv_len))
+
+    def whole_peak_bytes(self, config: LatentConfig, work: Work, backend: str) -> int | None:
+        """Predict the peak of a layer's forward pass; of a gradient nothing is known."""
+        if work.gradient or not work.layer:
+            return None
+        core = self._play(backend)
+        return layer_peak_bytes(config, work, core, absorbed=self.absorbs(config, work.q_len, work.kv_len))
+
+    def _play(self, backend: str) -> Play:
+        play = BACKENDS[backend].forward
+        assert play is not None  # of all softmax backends
+        return play
 
     def project(
         self,
