@@ -6,6 +6,7 @@ Additive attention has no product of q and k, and linear forms have no softmax: 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from attnviz.knobs import Integer, Knob, checked
@@ -105,4 +106,19 @@ FAMILIES: Registry[Family] = Registry(
             ),
         ),
     ),
+)
+
+_NO_SOFTMAX = Text(
+    "It has no softmax, and so no such stages; it is at /linear.", "它没有 softmax，也就没有这些阶段；见 /linear。"
+)
+# Variants whose stages are others than those drawn here.
+ELSEWHERE: Mapping[str, Text] = MappingProxyType(
+    {
+        "additive": Text(
+            "Additive attention has no product of q and k, and so no such stages; it is at /variants?variant=additive.",
+            "加性注意力没有 q 与 k 的乘积，也就没有这些阶段；见 /variants?variant=additive。",
+        ),
+        "linear": _NO_SOFTMAX,
+        "delta": _NO_SOFTMAX,
+    }
 )

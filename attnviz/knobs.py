@@ -144,13 +144,21 @@ class Number(Knob):
 
 @dataclass(frozen=True)
 class Choice(Knob):
-    """One of ``options``: key → label. Keys travel in links, labels on screen."""
+    """One of ``options``: key → label. Keys travel in links, labels on screen.
+
+    ``elsewhere`` holds keys that a person may well expect here → why they are not, and where they are.
+    """
 
     options: Mapping[str, Text] = None  # type: ignore[assignment]  # dataclass order: a default is needed after the base's
+    elsewhere: Mapping[str, Text] | None = None
 
     def parse(self, raw: object) -> str:
         if not isinstance(raw, str) or raw not in self.options:
-            raise self._refuse(_CHOICE.fill(options=", ".join(self.options)), raw)
+            refusal = self._refuse(_CHOICE.fill(options=", ".join(self.options)), raw)
+            where = self.elsewhere.get(raw) if self.elsewhere and isinstance(raw, str) else None
+            raise (
+                refusal if where is None else Refusal(Text(f"{refusal.text.en} {where.en}", refusal.text.zh + where.zh))
+            )
         return raw
 
     def shown(self, value: Value) -> str | Text:

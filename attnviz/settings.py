@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from attnviz import config, device, inputs, pins
 from attnviz.backends import BACKENDS
-from attnviz.families import FAMILIES
+from attnviz.families import ELSEWHERE, FAMILIES
 from attnviz.knobs import Choice, Flag, Integer, Knob, Lengths, Number, Words
 from attnviz.masks import MASKS
 from attnviz.masks.token_knobs import MOST_TOKENS
@@ -86,7 +86,7 @@ _SHAPE = (
         high=1024,
         stops=D_K_STOPS,
     ),
-    Choice("variant", Text("Variant", "变体"), "grouped", options=_labels(FAMILIES)),
+    Choice("variant", Text("Variant", "变体"), "grouped", options=_labels(FAMILIES), elsewhere=ELSEWHERE),
     Integer(
         "heads", Text("Heads", "头数"), 4, Text("Number of query heads.", "查询头的个数。"), low=1, high=MOST_HEADS
     ),

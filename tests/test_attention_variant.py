@@ -48,6 +48,14 @@ def test_a_variant_without_these_stages_is_named(variant):
     app = visit(variant=variant)
     assert f"variant must be one of grouped, mla, got {variant!r}." in plain(app.warning[0].value)
     assert link(app) == {} and settle({"variant": variant}).view.variant == "grouped"
+    # Where it is, and why not here; the names of grouped attention's own sizes are no other page's.
+    where = {"additive": "no product of q and k, and so no such stages; it is at /variants?variant=additive.",
+             "linear": "no softmax, and so no such stages; it is at /linear."}  # fmt: skip
+    assert plain(app.warning[0].value).endswith(where.get(variant, f"got {variant!r}."))
+    chinese = plain(visit("zh", variant=variant).warning[0].value)
+    assert ("也就没有这些阶段" in chinese) == (variant in where) and ("/variants?" in chinese) == (
+        variant == "additive"
+    )
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
