@@ -296,6 +296,9 @@ def test_memory_is_said_as_it_is_predicted_and_measured():
     assert before.caption == (
         "Peak memory, predicted: at 1,024 tokens linear 428 KiB, softmax 802 KiB; linear takes more up to 512"
     )
+    # Each has a name in the legend before there is a dot, and Plotly shows none of a trace without points.
+    shown = [trace["name"] for trace in before.figure["data"] if trace.get("showlegend", True) and len(trace["x"])]
+    assert shown == [*(say("en", f"linear.cost.{kind}") for kind in cost.WEIGHED), "predicted"]
     lines = [trace for trace in before.figure["data"] if trace["mode"] == "lines" and len(trace["x"]) > 1]
     for kind, trace in zip(cost.WEIGHED, lines, strict=True):
         assert {length: dict(zip(trace["x"], trace["y"], strict=True))[length] for length in cost.LENGTHS} == least[

@@ -163,13 +163,14 @@ def _curve(row: Curve, colour: str, label: Callable[[float], str]) -> list[Figur
             }
         }  # fmt: skip
     symbols = ["circle-open" if noisy else "circle" for noisy in row.noisy] or "circle"
-    # A legend takes the shape of a curve's first dot: hollow, it would stand for the whole curve.
-    hollow = symbols[0] == "circle-open"
-    if hollow:
+    # A legend takes the shape of a curve's first dot: hollow, it would stand for the whole curve; and it leaves out a
+    # curve without dots.
+    apart = symbols[0] == "circle-open" or len(row.xs) == 0
+    if apart:
         data.append({**_entry(row.name, colour), "legendgroup": row.name})
     data.append(
         {"type": "scatter", "mode": "lines+markers", "x": list(row.xs), "y": list(row.ys), "name": row.name,
-         "showlegend": not hollow,
+         "showlegend": not apart,
          "legendgroup": row.name, "marker": {"color": colour, "size": 9, "symbol": symbols},
          "line": {"color": colour, "width": 1.5},
          "hovertemplate": "%{x} · %{y:.3~s}<extra>%{fullData.name}</extra>", **spread}
