@@ -10,7 +10,7 @@ import torch
 from attnviz import saturation
 from attnviz import saturation_view as views
 from attnviz.saturation import SCALINGS, groups_for, jacobian_norm, measure, normal_source, scaled_scores, sweep, theory
-from attnviz.saturation.training import BATCH, CLASSES, PAIRS, Race, episodes
+from attnviz.saturation.training import BATCH, CLASSES, PAIRS, UNSEEN, Race, episodes
 from attnviz.saturation_view import settle
 
 ONE = {"power": 0.25, "temperature": 1.0, "seed": 0}
@@ -266,6 +266,31 @@ def test_the_race_starts_level_learns_and_can_be_repeated():
     assert all(loss == pytest.approx(math.log(CLASSES), abs=0.15) for loss in first.values())
     assert race.shown["sqrt"][-1].loss < 0.5 and race.shown["sqrt"][-1].right > 0.9
     assert race.shown["linear"][-1].loss > race.shown["sqrt"][-1].loss
+
+
+def test_what_training_makes_of_queries_and_keys_by_hand():
+    race = Race(d_k=16, power=0.25, rate=1.0, seed=0)
+    for _ in range(120):
+        race.step()
+    batch, layers = episodes(0, UNSEEN), race._layers
+    places = [batch.names[row].tolist().index(int(batch.asked[row])) for row in range(BATCH)]
+    for key, found in race.heads().items():
+        query, keys = (tensor.detach().double().numpy() for tensor in layers[key].vectors(batch))
+        lengths = np.linalg.norm(query, axis=-1) * np.linalg.norm(keys, axis=-1)
+        products = np.einsum("bqd,bkd->bk", query, keys)
+        factor = SCALINGS[key].factor(16, PAIRS, 0.25)
+        scores = factor * (products / lengths if key == "qk_norm" else products)
+        weights = np.exp(scores - scores.max(1, keepdims=True))
+        weights /= weights.sum(1, keepdims=True)
+        rows = np.arange(BATCH)
+        want = (scores.std(), weights.max(1).mean(), weights[rows, places].mean(),
+                (products / lengths)[rows, places].mean())  # fmt: skip
+        assert found == pytest.approx(want, rel=1e-4), key
+    fresh = Race(d_k=16, power=0.25, rate=1.0, seed=0)
+    assert race.first == fresh.heads() == fresh.first
+    # A query comes to look like its own key, as the slider of the correlation assumes.
+    assert abs(race.first["sqrt"].cosine) < 0.15 and race.heads()["sqrt"].cosine > 0.5
+    assert race.heads()["sqrt"].own > 0.8 > 0.2 > race.first["sqrt"].own
 
 
 def test_the_powers_one_half_and_zero_are_the_scalings_of_the_same_name():

@@ -326,6 +326,21 @@ def test_the_words_are_the_runs_own():
     assert f"loss {min(losses.values()):.3f}" in lines[0]
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_trained_queries_and_keys_are_looked_at(language, monkeypatch):
+    monkeypatch.setattr(training, "STEPS", 5)
+    app = start(visit(language, page="saturation", show="training", d_k="8"))
+    race = app.session_state["saturation.race"].race
+    assert race.steps == 5
+    head = say(language, "saturation.training.heads.cosine")
+    (table,) = [entry.value for entry in app.markdown if head in entry.value]
+    names = saturation_picture.names(settle({}).view, language)
+    for line, (key, now) in zip(table.splitlines()[2:], race.heads().items(), strict=True):
+        cells = [cell.strip() for cell in line.strip("|").replace("−", "-").split("|")]
+        assert cells[0] == names[key].replace("−", "-")
+        assert cells[1:] == [f"{a:.2f} → **{b:.2f}**" for a, b in zip(race.first[key], now, strict=True)]
+
+
 def test_another_setting_is_another_race():
     app = start(visit(page="saturation", show="training", d_k="8"))
     app.number_input(key="saturation.seed").set_value(1)

@@ -11,6 +11,8 @@ from attnviz.saturation.scalings import SCALINGS, Scaling, scaled_scores
 
 # The task: of PAIRS names each stands with one of CLASSES things; asked for a name, say its thing. Chance is 1/CLASSES.
 NAMES, CLASSES, PAIRS, WIDTH, BATCH = 64, 16, 16, 32, 64
+# The step whose batch is looked at and never trained on.
+UNSEEN = 99_999
 
 
 class Step(NamedTuple):
@@ -19,6 +21,19 @@ class Step(NamedTuple):
     loss: float
     right: float
     gradient: float
+
+
+class Head(NamedTuple):
+    """Hold what a layer's queries and keys are like on a batch that no step has seen.
+
+    ``spread`` is the standard deviation of the scores as softmax gets them. Means over the rows: ``top``, the largest
+    weight, ``own``, the weight of the key that is asked for, and ``cosine``, between a query and this key.
+    """
+
+    spread: float
+    top: float
+    own: float
+    cosine: float
 
 
 class Layer:
@@ -41,11 +56,26 @@ class Layer:
             for index, (name, shape) in enumerate(shapes.items())
         }
 
+    def vectors(self, episodes: "Episodes") -> tuple[Tensor, Tensor]:
+        """Give the queries ``[batch, 1, d_k]`` and keys ``[batch, pairs, d_k]`` of a batch."""
+        query = (self._names[episodes.asked] @ self._weights["query"])[:, None]
+        return query, self._names[episodes.names] @ self._weights["key"]
+
+    @torch.no_grad()
+    def head(self, episodes: "Episodes") -> Head:
+        """Look at the queries and keys of a batch."""
+        query, key = self.vectors(episodes)
+        scores = scaled_scores(query, key, self._scaling, power=self._power, temperature=1.0)[:, 0]
+        weights = torch.softmax(scores, -1)
+        own = (episodes.names == episodes.asked[:, None]).int().argmax(-1, keepdim=True)
+        cosines = torch.nn.functional.cosine_similarity(query, key, dim=-1)
+        numbers = (scores.std(correction=0), weights.amax(-1), weights.gather(1, own), cosines.gather(1, own))
+        return Head(*(float(number.mean()) for number in numbers))
+
     def step(self, episodes: "Episodes") -> Step:
         """Take one step on a batch and give what it showed before the step."""
         weights = self._weights
-        query = (self._names[episodes.asked] @ weights["query"])[:, None]
-        key = self._names[episodes.names] @ weights["key"]
+        query, key = self.vectors(episodes)
         scores = scaled_scores(query, key, self._scaling, power=self._power, temperature=1.0)
         mixed = torch.softmax(scores, -1) @ weights["value"][episodes.things]
         answers = mixed[:, 0] @ weights["out"]
@@ -91,6 +121,8 @@ class Race:
         sizes = {"d_k": d_k, "power": power, "rate": rate, "seed": seed}
         self._layers = {key: Layer(scaling, **sizes) for key, scaling in SCALINGS.items()}
         self._shown: dict[str, list[Step]] = {key: [] for key in SCALINGS}
+        self._unseen = episodes(seed, UNSEEN)
+        self.first: Mapping[str, Head] = self.heads()
 
     @property
     def steps(self) -> int:
@@ -101,6 +133,10 @@ class Race:
     def shown(self) -> Mapping[str, list[Step]]:
         """What every step showed, by scaling."""
         return self._shown
+
+    def heads(self) -> dict[str, Head]:
+        """Say what every layer's queries and keys are like as they now stand; ``first`` is what they were like."""
+        return {key: layer.head(self._unseen) for key, layer in self._layers.items()}
 
     def step(self) -> None:
         """Take one step with every scaling on the same batch."""

@@ -39,6 +39,8 @@ def section(panel: Panel) -> None:
 def _shown(panel: Panel, race: Race) -> None:
     _curves(panel, race)
     st.markdown(result(panel, race))
+    st.markdown(heads(panel, race))
+    st.caption(panel.title("training.heads_note"))
 
 
 def _curves(panel: Panel, race: Race) -> None:
@@ -74,3 +76,21 @@ def result(panel: Panel, race: Race) -> str:
         fields = {"loss": f"{losses[key]:.3f}", "right": f"{100 * right[key]:.0f} %"}
         lines.append(panel.title("training.line", name=names[key], **fields))
     return panel.title("training.result", step=race.steps, last=min(LAST, race.steps)) + "\n" + "\n".join(lines)
+
+
+def heads(panel: Panel, race: Race) -> str:
+    """Say as a table what training made of queries and keys: each number at the start and now."""
+    names = saturation_picture.names(panel.settled.view, panel.language)
+    fields = ("spread", "top", "own", "cosine")
+    head = [panel.title("training.heads.scaling"), *(panel.title(f"training.heads.{field}") for field in fields)]
+    lines = ["| " + " | ".join(head) + " |", "| :--- |" + " ---: |" * len(fields)]
+    for key, now in race.heads().items():
+        pairs = zip(race.first[key], now, strict=True)
+        cells = (f"{_short(begun)} → **{_short(at_end)}**" for begun, at_end in pairs)
+        lines.append(f"| {names[key]} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _short(number: float) -> str:
+    # A plain number's minus is no hyphen, at which a cell would break.
+    return f"{number:.2f}".replace("-", "−") if np.isfinite(number) else "–"
