@@ -8,7 +8,7 @@ from typing import Any
 
 from attnviz import config
 from attnviz.benchmark import Request
-from attnviz.benchmark.pairs import DEFAULTS, PAIRS, options
+from attnviz.benchmark.pairs import DEFAULTS, PAIRS
 from attnviz.device import present
 from attnviz.knobs import Choice, Integer, Knob, Several
 from attnviz.reading import Reader, Settled
@@ -38,7 +38,7 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
                     "A variant, and how it is computed. Ratios are to the first.",
                     "变体及其计算方式；比值以第一个为基准。",
                 ),
-                options=options(),
+                options={key: same(pair.name) for key, pair in PAIRS.items()},
                 most=MOST_PAIRS,
             ),
             Integer("length", Text("Length", "长度"), 1024, unit=same("tokens"), low=1, high=131_072,

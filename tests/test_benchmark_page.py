@@ -6,10 +6,11 @@ import time
 
 import pytest
 
-from attnviz.benchmark import Latency, Measurement, Point, table
+from attnviz.benchmark import Failure, Latency, Measurement, Point, table
 from attnviz.benchmark.pairs import PAIRS
 from attnviz.benchmark_view import KNOBS, SHORTEST, settle
 from attnviz.text import LANGUAGES, Refusal
+from pages.ui import benchmark_sweep
 from pages.ui.benchmark_picture import frame
 from pages.ui.heatmap.frame import unpack
 from pages.ui.translate import say
@@ -105,6 +106,19 @@ def test_results_of_another_machine_are_drawn_with_their_fitted_powers():
         assert len(dotted) == 3 and dotted[-1]["name"] == say("en", "benchmark.fitted")
     time = next(one for one in plots(app)["benchmark.sweep.time"]["data"] if one["line"].get("dash") == "dot")
     assert time["y"][-1] == pytest.approx(16e-3) and time["x"][0] == 128
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_was_refused_is_drawn_as_predicted_with_the_reason(language):
+    shape = {"longest": "131072", "pairs": "mha-eager,mha-sdpa", "heads": "2", "d_k": "8"}
+    asked = settle({**shape, "show": "sweep"}).view.sweep()
+    gone = Failure("too_large", "it needs 64 GiB", "需要 64 GiB")
+    found = [
+        Measurement((Point("MHA · eager", failure=gone), Point("MHA · sdpa", Latency.of([1.0]), peak_bytes=8)))
+    ] * len(asked)
+    why = benchmark_sweep._refused(language, asked, [*found[:-1], Failure("cancelled")])
+    assert {name for name, _ in why} == {"MHA · eager"} and ("MHA · eager", 131_072) not in why
+    assert why["MHA · eager", 128] == f"128 · {gone.text.say(language)}"
 
 
 def test_results_with_other_settings_say_so_and_are_compared_with_nothing():

@@ -78,6 +78,35 @@ def test_other_settings_have_no_results_yet():
     assert app.markdown[0].value == "0 of 2" and app.button[0].label == say("en", "measure.start")
 
 
+def test_results_of_earlier_settings_are_there_again_with_them():
+    app = until_done(opened().button[0].click().run(), "en")
+    app.session_state["length"] = 24
+    fine(app.run())
+    app.session_state["length"] = 16
+    fine(app.run())
+    assert app.markdown[0].value == "2 of 2" and app.button[0].label == say("en", "measure.again")
+    # So many are kept, the latest; nothing is kept of what was not begun.
+    for length in range(17, 17 + measured._EARLIER + 1):
+        app.session_state["length"] = length
+        fine(app.run().button[0].click().run())
+        until_done(app, "en")
+    app.session_state["length"] = 16
+    fine(app.run())
+    assert app.markdown[0].value == "0 of 2"
+
+
+def test_what_starts_by_itself_goes_on_after_it_was_ended_elsewhere():
+    app = until_done(opened(auto=True), "en")
+    held = app.session_state["saturation.try.measured"]
+    desk = Desk()
+    ended = desk.submit(held.requests)
+    ended.cancel()
+    ended.wait(60)
+    desk.close()
+    app.session_state["saturation.try.measured"] = held._replace(job=ended)
+    assert until_done(fine(app.run()), "en").markdown[0].value == "2 of 2"
+
+
 def test_it_can_start_by_itself():
     app = opened(auto=True)
     assert not app.button
@@ -97,15 +126,23 @@ def test_a_page_says_where_in_the_queue_it_is():
         job.cancel()
         job.wait(60)
     desk.close()
-    assert measured.failures("en", first.results) == [measured.layout.escape("Cancelled.")]
+    assert measured.failures("en", first.requests, first.results) == [measured.layout.escape("Cancelled.")]
     assert measured.status("en", first, True) == "Ended early."
 
 
 def test_each_reason_is_said_once_and_literally():
     failed = Point("<b>x</b>", failure=Failure("memory", "3 GiB"))
     fine_point = Point("y", Latency.of([1.0]))
-    said = measured.failures("en", [Measurement((failed, fine_point)), Measurement((failed,)), Failure("cancelled")])
+    shown = [Measurement((failed, fine_point)), Measurement((failed,)), Failure("cancelled")]
+    said = measured.failures("en", [Request(PAIR, q_len=n) for n in (256, 1024, 2048)], shown)
     assert len(said) == 2 and "<b>" not in said[0]
+    # With the lengths that it is about, and with the data type where that differs.
+    assert said[0].startswith("256, 1,024 tokens – ") and said[1].startswith("2,048 tokens – ")
+    several = [Request(PAIR, q_len=n, dtype=dtype) for dtype in ("float32", "bfloat16") for n in (8, 16)]
+    (only,) = measured.failures("zh", several, [Failure("cancelled")] * 3)
+    assert only.startswith("8, 16 个 token, float32; 8 个 token, bfloat16 – ")
+    steps = [Request(PAIR, q_len=1, kv_len=n) for n in (8, 16)]
+    assert measured.failures("en", steps, [Failure("cancelled")])[0].startswith("8 tokens – ")
 
 
 def test_what_was_measured_before_a_failure_stays():
@@ -126,6 +163,32 @@ def test_bars_hold_the_values_their_quartiles_and_the_prediction():
     assert empty["tickvals"] == [] and len(empty["range"]) == 2
     marks = bars([Bar("a", 2**10), Bar("b", 2**30)], predicted="p", label=str, base=4)["layout"]["xaxis"]["tickvals"]
     assert len(marks) <= 5 and all((int(mark).bit_length() - 1) % 2 == 0 for mark in marks)
+
+
+def test_bars_end_before_the_longest_text():
+    def share(text):
+        return bars([Bar("a", 4.0, text=text)], predicted="p", label=str)["layout"]["xaxis"]["domain"][1]
+
+    assert share("118 ms") == share("127 ms · 0.62") > share("(≥ 2,997 h 38 min)") >= 0.5
+
+
+def test_a_prediction_at_one_length_is_a_mark_and_what_was_refused_has_its_reason():
+    row = Curve("a", [], [], predicted=([128], [4.0]), refused=[(128, 4.0, "too large")])
+    figure = curves([row], x_title="x", predicted="predicted", refused="not run", label=str)
+    lone, _, refused, *legend = figure["data"]
+    assert lone["mode"] == "markers" and (lone["x"], lone["y"]) == ([128], [4.0])
+    assert refused["text"] == ["too large"] and (refused["x"], refused["y"]) == ([128], [4.0])
+    assert [one["name"] for one in legend] == ["predicted", "not run"]
+
+
+def test_a_chart_grows_with_its_legend():
+    def height(count, name):
+        rows = [Curve(f"{n} {name}", [1], [1.0]) for n in range(count)]
+        return curves(rows, x_title="x", predicted="p", label=str)["layout"]["height"]
+
+    assert height(2, "MHA") < height(8, "MHA") < height(8, "MHA · eager · NVIDIA H200 · 2026-11-30")
+    # A power behind a name comes later and moves nothing.
+    assert height(4, "MHA") == height(4, "MHA<sup>2.00</sup>")
 
 
 def test_curves_hold_dots_lines_and_crossings():

@@ -1,6 +1,5 @@
 """What is compared: every variant in every way that it can be computed, "GQA · flash" being one row."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from attnviz.benchmark.request import Contestant
@@ -50,8 +49,3 @@ PAIRS: Registry[Pair] = Registry(
 )
 
 DEFAULTS = tuple(key for key in ("mha-eager", "mha-sdpa", "mha-flash", "linear-chunked") if key in PAIRS)
-
-
-def options() -> Mapping[str, Text]:
-    """Give every pair's label by its key."""
-    return {key: pair.label for key, pair in PAIRS.items()}

@@ -1,7 +1,7 @@
 """Measured beside predicted, as the plain data and layout of a Plotly figure: bars at one shape, curves over sizes."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Figure = dict[str, Any]
@@ -9,9 +9,13 @@ Amount = int | float
 
 COLOURS = 8
 _BAR_HEIGHT, _FRAME_HEIGHT = 34, 76
+# Of a chart of curves: without its legend, a row of that, letters that a row holds, and what a sample line takes.
+_PLOT_HEIGHT, _LEGEND_ROW, _LEGEND_LETTERS, _BESIDE = 320, 28, 48, 8
 _MOST_MARKS, _MOST_TICKS = 5, 16
 _MARGIN = {"l": 8, "r": 16, "t": 6, "b": 8}
 _GREY = "rgba(128,128,128,0.9)"
+_LONE = {"symbol": "line-ew-open", "size": 26, "line": {"width": 2}}
+_REFUSED = {"symbol": "square-x-open", "size": 11, "line": {"width": 1.5}}
 _DASHES, _DOTS = {"width": 2, "dash": "dash"}, {"width": 1.5, "dash": "dot"}
 
 
@@ -33,7 +37,8 @@ class Bar(NamedTuple):
 class Curve(NamedTuple):
     """Hold one curve: measured dots with their quartiles, a predicted line, and the line through the dots.
 
-    ``xs``, ``ys``, ``lows``, ``highs`` and ``noisy`` are of the dots; each line is (xs, ys) or None.
+    ``xs``, ``ys``, ``lows``, ``highs`` and ``noisy`` are of the dots; each line is (xs, ys) or None; ``refused`` are
+    places (x, y, why) where nothing was measured, and only the prediction is known.
     """
 
     name: str
@@ -44,6 +49,7 @@ class Curve(NamedTuple):
     noisy: Sequence[bool] = ()
     predicted: tuple[Sequence[Amount], Sequence[Amount]] | None = None
     fitted: tuple[Sequence[Amount], Sequence[Amount]] | None = None
+    refused: Sequence[tuple[Amount, Amount, str]] = ()
 
 
 def bars(rows: Sequence[Bar], *, predicted: str, label: Callable[[float], str], base: int = 10) -> Figure:
@@ -82,11 +88,16 @@ def bars(rows: Sequence[Bar], *, predicted: str, label: Callable[[float], str], 
     ]  # fmt: skip
     layout = {
         "height": _FRAME_HEIGHT + _BAR_HEIGHT * len(rows), "margin": {**_MARGIN, "t": 34}, "bargap": 0.35,
-        "annotations": notes, "xaxis": {**_axis(reach, label, base), "domain": [0, 0.72]},
+        "annotations": notes, "xaxis": {**_axis(reach, label, base), "domain": [0, _left_of(row.text for row in rows)]},
         "yaxis": {"autorange": "reversed", "automargin": True, "type": "category", "categoryarray": names},
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
     }  # fmt: skip
     return {"data": [measured, mark], "layout": layout}
+
+
+def _left_of(texts: Iterable[str]) -> float:
+    """Give the share of the width that bars have left of the longest text, so that it lies over none of them."""
+    return 1 - min(0.5, max(0.34, 0.025 * max(map(len, texts), default=0)))
 
 
 def curves(
@@ -95,6 +106,7 @@ def curves(
     x_title: str,
     predicted: str,
     fitted: str = "",
+    refused: str = "",
     label: Callable[[float], str],
     base: int = 10,
     crossings: Mapping[str, tuple[Amount, Amount]] | None = None,
@@ -108,6 +120,7 @@ def curves(
         x_title: Title of the axis of sizes.
         predicted: What the dashed lines are called.
         fitted: What the dotted lines are called.
+        refused: What the marks of points that were not measured are called.
         label: Gives a value of the upright axis in words.
         base: The upright axis has marks at powers of this.
         crossings: Words → where two curves cross.
@@ -115,11 +128,7 @@ def curves(
         noisy: What hollow dots are called; empty leaves them without a name.
     """
     data = [trace for index, row in enumerate(rows) for trace in _curve(row, f"theme-{index % COLOURS}", label)]
-    for name, style, drawn in ((predicted, _DASHES, [row.predicted for row in rows]),
-                               (fitted, _DOTS, [row.fitted for row in rows])):  # fmt: skip
-        if any(line is not None for line in drawn):
-            data.append({"type": "scatter", "mode": "lines", "x": [None], "y": [None], "name": name,
-                         "line": {"color": _GREY, **style}})  # fmt: skip
+    data += _samples(rows, predicted, fitted, refused)
     if noisy and any(any(row.noisy) for row in rows):
         data.append({**_entry(noisy, _GREY), "mode": "markers",
                      "marker": {"color": _GREY, "size": 9, "symbol": "circle-open"}})  # fmt: skip
@@ -136,11 +145,34 @@ def curves(
                    "range": [low - 0.08, high + 0.12]}  # fmt: skip
     held = [y for row in rows for y in (*row.ys, *row.lows, *row.highs, *(row.predicted[1] if row.predicted else ()))]
     layout = {
-        "height": 400, "margin": {**_MARGIN, "t": 30}, "xaxis": x_axis,
+        "height": _PLOT_HEIGHT + _LEGEND_ROW * _legend_rows([one["name"] for one in data if one.get("showlegend", True)]),
+        "margin": {**_MARGIN, "t": 30}, "xaxis": x_axis,
         "yaxis": {**_axis(_reach(held), label, base), "automargin": True},
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
     }  # fmt: skip
     return {"data": data, "layout": layout}
+
+
+def _samples(rows: Sequence[Curve], predicted: str, fitted: str, refused: str) -> list[Figure]:
+    """Give what the legend says of lines and marks that every curve may have; they are nowhere in the chart."""
+    nowhere: Figure = {"type": "scatter", "x": [None], "y": [None]}
+    data: list[Figure] = []
+    if any(row.predicted is not None for row in rows):
+        data.append({**nowhere, "mode": "lines", "name": predicted, "line": {"color": _GREY, **_DASHES}})
+    if any(row.fitted is not None for row in rows):
+        data.append({**nowhere, "mode": "lines", "name": fitted, "line": {"color": _GREY, **_DOTS}})
+    if any(row.refused for row in rows):
+        data.append({**nowhere, "mode": "markers", "name": refused, "marker": {**_REFUSED, "color": _GREY}})
+    return data
+
+
+def _legend_rows(names: Sequence[str]) -> int:
+    """Guess how many rows a legend takes on a phone; the powers that a name ends with come later and take room too."""
+    rows, used = 0, _LEGEND_LETTERS
+    for name in names:
+        letters = len(name.partition("<sup>")[0]) + _BESIDE
+        rows, used = (rows + 1, letters) if used + letters > _LEGEND_LETTERS else (rows, used + letters)
+    return rows
 
 
 def _curve(row: Curve, colour: str, label: Callable[[float], str]) -> list[Figure]:
@@ -149,9 +181,11 @@ def _curve(row: Curve, colour: str, label: Callable[[float], str]) -> list[Figur
     hidden = {"showlegend": False, "legendgroup": row.name, "hoverinfo": "skip", "type": "scatter", "mode": "lines"}
     for line, style in ((row.predicted, _DASHES), (row.fitted, _DOTS)):
         if line is not None:
+            # A line through one point would not be seen.
+            lone = {"mode": "markers", "marker": {"color": colour, **_LONE}} if len(line[0]) == 1 else {}
             data.append(
                 {**hidden, "x": list(line[0]), "y": list(line[1]), "opacity": 0.8,
-                 "line": {"color": colour, **style}}
+                 "line": {"color": colour, **style}, **lone}
             )  # fmt: skip
     spread = {}
     if row.lows:
@@ -175,6 +209,13 @@ def _curve(row: Curve, colour: str, label: Callable[[float], str]) -> list[Figur
          "line": {"color": colour, "width": 1.5},
          "hovertemplate": "%{x} · %{y:.3~s}<extra>%{fullData.name}</extra>", **spread}
     )  # fmt: skip
+    if row.refused:
+        xs, ys, why = zip(*row.refused, strict=True)
+        data.append(
+            {"type": "scatter", "mode": "markers", "x": list(xs), "y": list(ys), "text": list(why),
+             "showlegend": False, "legendgroup": row.name, "marker": {**_REFUSED, "color": colour},
+             "hovertemplate": "%{text}<extra></extra>"}
+        )  # fmt: skip
     return data
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from attnviz.benchmark_view import settle
 from pages.ui import asked
 from pages.ui.heatmap.frame import pack
-from pages.ui.measured import draw_bars
+from pages.ui.measured_bars import draw_bars
 from pages.ui.plot.spec import specs, with_figures
 
 FIGURE = "benchmark"

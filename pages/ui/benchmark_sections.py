@@ -28,7 +28,7 @@ def side_controls(panel: Panel, group: Group) -> None:
             panel.live(name, group)
         panel.control("mask", segmented=True)
         st.subheader(panel.title("group.measuring"), anchor=False)
-        panel.control("what", segmented=True)
+        panel.control("what")
         panel.control("mode")
         panel.control("threads")
         if len(device.present()) > 1:

@@ -33,7 +33,8 @@ def sweep(panel: Panel) -> None:
     def draw(requests: Sequence[Request], shown: Sequence[Result]) -> None:
         held = table.frame(requests, shown)
         own = _named(held, requests)
-        _pictures(panel, requests, own if other is None else pd.concat([own, other], ignore_index=True))
+        rows = own if other is None else pd.concat([own, other], ignore_index=True)
+        _pictures(panel, requests, rows, _refused(panel.language, requests, shown))
         if len(held):
             _take_home(panel, held)
 
@@ -68,6 +69,20 @@ def _noisy(rows: pd.DataFrame) -> list[tuple[str, int]]:
     return [(str(name), int(length)) for name, length in zip(found["curve"], found["q_len"], strict=True)]
 
 
+def _refused(language: str, requests: Sequence[Request], shown: Sequence[Result]) -> dict[tuple[str, int], str]:
+    """Give why there is no time, by curve and length: what will not fit or cannot be computed."""
+    several = len({request.dtype for request in requests}) > 1
+    found = {}
+    for request, result in zip(requests, shown, strict=False):
+        known = measured.points(result, len(request.contestants))
+        for contestant, point in zip(request.contestants, known, strict=True):
+            failure = result if isinstance(result, Failure) else None if point is None else point.failure
+            if failure is not None and failure.reason not in measured.CUT_SHORT:
+                name = contestant.label + (f" · {request.dtype}" if several else "")
+                found[name, request.q_len] = f"{units.count(request.q_len)} · {_plain(failure.text.say(language))}"
+    return found
+
+
 def _predictions(requests: Sequence[Request], kind: str) -> dict[str, Series]:
     """Give what is predicted at every length, refused ones too: the declared peak, or the least time."""
     several = len({request.dtype for request in requests}) > 1
@@ -86,7 +101,9 @@ def _predictions(requests: Sequence[Request], kind: str) -> dict[str, Series]:
     return found
 
 
-def _pictures(panel: Panel, requests: Sequence[Request], rows: pd.DataFrame) -> None:
+def _pictures(
+    panel: Panel, requests: Sequence[Request], rows: pd.DataFrame, refused: Mapping[tuple[str, int], str]
+) -> None:
     alike = rows.query("alike")
     said = finding(_series(alike, "latency_s"), _noisy(alike))
     with st.container():  # also while it is empty, so that the charts below stay where they are
@@ -95,16 +112,27 @@ def _pictures(panel: Panel, requests: Sequence[Request], rows: pd.DataFrame) -> 
     lengths = sorted({request.q_len for request in requests} | {int(length) for length in rows["q_len"]})
     for column, kind in zip(st.columns(2, gap="medium"), _KINDS, strict=True):
         with column:
-            _chart(panel, kind, rows, _predictions(requests, kind), lengths)
+            _chart(panel, kind, rows, _predictions(requests, kind), lengths, refused)
 
 
 def _chart(
-    panel: Panel, kind: str, rows: pd.DataFrame, predicted: Mapping[str, Series], lengths: Sequence[int]
+    panel: Panel,
+    kind: str,
+    rows: pd.DataFrame,
+    predicted: Mapping[str, Series],
+    lengths: Sequence[int],
+    refused: Mapping[tuple[str, int], str],
 ) -> None:
     words = translate.table(panel.language, "measure")
     series = _series(rows, _KINDS[kind][0])
     names = list(dict.fromkeys([*predicted, *series]))
-    drawn = [_curve(name, kind, rows, series.get(name, {}), predicted.get(name), lengths) for name in names]
+    drawn = []
+    for name in names:
+        expected = predicted.get(name, {})
+        why = [(length, expected[length], said) for (one, length), said in refused.items()
+               if one == name and length in expected]  # fmt: skip
+        curve = _curve(name, kind, rows, series.get(name, {}), expected, lengths)
+        drawn.append(curve._replace(refused=why))
     crosses = {}
     alike = set(rows.query("alike")["curve"])
     compared = {name: held for name, held in series.items() if name in alike}
@@ -116,6 +144,7 @@ def _chart(
         x_title=panel.title("axis.length"),
         predicted=words[_mark(kind)],
         fitted=panel.title("fitted"),
+        refused=words["not_run"],
         label=_UNITS[kind][0],
         base=_UNITS[kind][1],
         crossings=crosses,
@@ -144,7 +173,7 @@ def _last(kind: str, series: Series) -> str:
 
 
 def _curve(
-    name: str, kind: str, rows: pd.DataFrame, series: Series, predicted: Series | None, lengths: Sequence[int]
+    name: str, kind: str, rows: pd.DataFrame, series: Series, predicted: Series, lengths: Sequence[int]
 ) -> Curve:
     """Give one curve, its power of the length in its name and as a line over all the lengths."""
     own = {int(row["q_len"]): row for row in rows.to_dict("records") if row["curve"] == name}

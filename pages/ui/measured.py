@@ -4,10 +4,11 @@
 
 ``draw`` is given the requests and what is known of them (``Measurement`` or ``Failure``, one for each request that has
 begun; none before the first) and puts the picture on the page; ``bars`` makes one of a request's contestants. Results
-belong to the settings they were asked with: when ``requests`` change, a running measurement ends.
+belong to the settings they were asked with: when ``requests`` change, a running measurement ends, and what it found is
+there again with its settings.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import streamlit as st
@@ -15,35 +16,21 @@ from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz import units
-from attnviz.benchmark import (
-    Asker,
-    Contestant,
-    Failure,
-    Job,
-    Point,
-    Probe,
-    Request,
-    Result,
-    Speed,
-    declared_peak,
-    desk,
-    predict,
-    submit,
-)
-from attnviz.figures.measured import Bar
-from attnviz.figures.measured import bars as bars_figure
+from attnviz.benchmark import Asker, Failure, Job, Measurement, Probe, Request, Result, desk, submit
 from pages.ui import layout
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
+from pages.ui.measured_bars import draw_bars, points
 from pages.ui.plot import plot
-from pages.ui.plot.spec import Drawn
 from pages.ui.translate import say, table
 
 EVERY_S = 0.3
 # A page that is closed, or left for another, looks no more.
 ABANDON_S = 8.0
+# So many measurements of other settings are kept for a visitor who comes back to those.
+_EARLIER = 6
 # What does not fit or cannot be computed has its own sentence; it is not the measuring that ended.
-_CUT_SHORT = ("cancelled", "abandoned", "crashed", "time", "closed")
+CUT_SHORT = ("cancelled", "abandoned", "crashed", "time", "closed")
 
 Draw = Callable[[Sequence[Request], Sequence[Result]], None]
 
@@ -67,10 +54,10 @@ def section(panel: Panel, key: str, requests: Sequence[Request], draw: Draw, *, 
     """
     store, wanted = f"{panel.page}.{key}.measured", tuple(requests)
     held: Held | None = st.session_state.get(store)
-    if held is not None and held.requests != wanted:
-        held.job.cancel()
-        st.session_state.pop(store)
-        held = None
+    if held is None or held.requests != wanted:
+        held = _exchange(store, held, wanted)
+        if auto and held is not None and _noisy(held.job):
+            held = None
     if auto and (held is None or _left_alone(held.job)):
         start(panel, key, wanted)
         held = st.session_state[store]
@@ -83,9 +70,31 @@ def section(panel: Panel, key: str, requests: Sequence[Request], draw: Draw, *, 
     st.fragment(_progress, run_every=EVERY_S if running else None)(panel, key, wanted, draw, running)
 
 
+def _exchange(store: str, held: Held | None, wanted: tuple[Request, ...]) -> Held | None:
+    """End and put away the measurement of other settings; give what is known of these from before, or None."""
+    earlier: list[Held] = st.session_state.setdefault(f"{store}.earlier", [])
+    if held is not None:
+        held.job.cancel()
+        del st.session_state[store]
+        if held.job.shown:
+            earlier.append(held)
+            del earlier[:-_EARLIER]
+    found = next((one for one in earlier if one.requests == wanted), None)
+    if found is not None:
+        earlier.remove(found)
+        st.session_state[store] = found
+    return found
+
+
 def _left_alone(job: Job) -> bool:
-    """Say whether it ended because nobody seemed to be there: who looks again has it go on."""
-    return any(isinstance(one, Failure) and one.reason == "abandoned" for one in job.results)
+    """Say whether it ended because nobody seemed to be there, or with other settings: who looks again has it go on."""
+    return any(isinstance(one, Failure) and one.reason in ("abandoned", "cancelled") for one in job.results)
+
+
+def _noisy(job: Job) -> bool:
+    """Say whether a time of it spreads widely: what starts by itself is then measured anew."""
+    known = [point for result in job.results if isinstance(result, Measurement) for point in result.points]
+    return any(point.latency_s is not None and point.latency_s.noisy for point in known)
 
 
 def start(panel: Panel, key: str, requests: Sequence[Request]) -> None:
@@ -139,8 +148,9 @@ def _progress(panel: Panel, key: str, requests: Sequence[Request], draw: Draw, r
     done, shown = held.job.done, held.job.shown
     st.caption(status(panel.language, held.job, done))
     draw(requests, shown)
-    for words in failures(panel.language, held.job.results):
-        st.warning(words, icon=":material/timer_off:")
+    said = failures(panel.language, held.job.requests, held.job.results)
+    if said:
+        st.warning("  \n".join(said), icon=":material/timer_off:")
     if done and running:
         st.rerun()
 
@@ -149,7 +159,7 @@ def status(language: str, job: Job, done: bool) -> str:
     """Say in one line how far a measurement is."""
     words = table(language, "measure")
     if done:
-        missed = sum(isinstance(one, Failure) and one.reason in _CUT_SHORT for one in job.results)
+        missed = sum(isinstance(one, Failure) and one.reason in CUT_SHORT for one in job.results)
         if not missed:
             return words["done"]
         if len(job.requests) == 1:
@@ -182,23 +192,34 @@ def _first_call(job: Job) -> str | None:
     return waiting[0] if waiting else None
 
 
-def failures(language: str, shown: Sequence[Result]) -> list[str]:
-    """Give each reason once why requests or contestants have no result, as text for Markdown."""
-    said: dict[str, None] = {}
-    for result in shown:
+def failures(language: str, requests: Sequence[Request | Probe], shown: Sequence[Result]) -> list[str]:
+    """Give each reason once why requests or contestants have no result, with where, as text for Markdown."""
+    places: dict[str, list[int]] = {}
+    for index, result in enumerate(shown):
         if isinstance(result, Failure):
-            said[layout.escape(result.text.say(language))] = None
+            places.setdefault(layout.escape(result.text.say(language)), []).append(index)
             continue
         for point in result.points:
             if point.failure is not None:
-                said[layout.escape(f"{point.label}: {point.failure.text.say(language)}")] = None
-    return list(said)
+                words = layout.escape(f"{point.label}: {point.failure.text.say(language)}")
+                places.setdefault(words, []).append(index)
+    return [f"{_where(language, requests, at)}{words}" for words, at in places.items()]
 
 
-def points(shown: Result | None, count: int) -> list[Point | None]:
-    """Give a point for each of ``count`` contestants, also of what was measured before a failure."""
-    known = shown.partial if isinstance(shown, Failure) else shown
-    return [None] * count if known is None else list(known.points)
+def _where(language: str, requests: Sequence[Request | Probe], at: Sequence[int]) -> str:
+    """Name requests by what tells them apart: lengths, and data types where there are several."""
+    asked = [one for one in requests if isinstance(one, Request)]
+    if len(asked) < max(2, len(requests)):
+        return ""
+    # Requests of one query each, as in decoding, differ in what they see.
+    lengths = [one.q_len if len({each.q_len for each in asked}) > 1 else one.keys for one in asked]
+    several = len({one.dtype for one in asked}) > 1
+    said = []
+    for dtype in dict.fromkeys(asked[index].dtype for index in at):
+        own = dict.fromkeys(units.count(lengths[index]) for index in at if asked[index].dtype == dtype)
+        words = say(language, "measure.lengths", lengths=", ".join(own))
+        said.append(f"{words}, {dtype}" if several else words)
+    return f"{'; '.join(said)} – "
 
 
 def bars(
@@ -227,67 +248,3 @@ def bars(
         drawn.figure, key=f"{panel.page}.{key}", label=drawn.caption, alt=drawn.alt, caption=drawn.caption,
         words=table(panel.language, "plot"), height=drawn.figure["layout"]["height"], group=group, part=part,
     )  # fmt: skip
-
-
-def draw_bars(language: str, request: Request, shown: Result | None, *, memory: bool) -> Drawn:
-    """Give the bars of a request; see ``bars``."""
-    words = table(language, "measure")
-    known = points(shown, len(request.contestants))
-    speed = None if memory else desk().speed(Probe(request.dtype, request.threads, request.device))
-    expected = [_expected(request, contestant, speed, memory=memory) for contestant in request.contestants]
-    give = _memory_bar if memory else _time_bar
-    rows = [give(words, *each) for each in zip(request.contestants, known, expected, strict=True)]
-    mark = words["predicted" if memory else "least"]
-    label, base = (units.binary_bytes, 4) if memory else (units.seconds, 10)
-    figure = bars_figure(rows, predicted=mark, label=label, base=base)
-    caption = _caption(words, known, memory)
-    numbers = "; ".join(f"{row.name}: {row.text}" for row in rows)
-    return Drawn(figure, caption, f"{caption}. {numbers}")
-
-
-def _expected(request: Request, contestant: Contestant, speed: Speed | None, *, memory: bool) -> int | float | None:
-    """Give what is predicted: the declared peak of a core, or the least time by the roofline of this device."""
-    if memory:
-        return declared_peak(contestant, request)
-    if speed is None:
-        return None
-    taken = predict(contestant, request)
-    return speed.seconds(taken.flops, taken.bytes_moved)
-
-
-def _memory_bar(words: Mapping[str, str], of: Contestant, point: Point | None, expected: int | float | None) -> Bar:
-    if point is None or point.peak_bytes is None:
-        return _without(words, of, point, expected, "" if expected is None else units.binary_bytes(expected))
-    return Bar(of.label, point.peak_bytes, predicted=expected, text=units.binary_bytes(point.peak_bytes))
-
-
-def _time_bar(words: Mapping[str, str], of: Contestant, point: Point | None, expected: int | float | None) -> Bar:
-    taken = None if point is None else point.latency_s
-    if point is None or taken is None:
-        return _without(words, of, point, expected, "" if expected is None else f"≥ {units.seconds(expected)}")
-    ratio = "" if point.ratio in (None, 1.0) else f" · {units.number(point.ratio or 1.0, 2)}×"
-    text = f"{units.seconds(taken.median)}{ratio}"
-    return Bar(of.label, taken.median, taken.lower, taken.upper, expected, text, taken.noisy)
-
-
-def _without(
-    words: Mapping[str, str], of: Contestant, point: Point | None, expected: int | float | None, text: str
-) -> Bar:
-    """Give a bar of which nothing has been measured: not yet, or not at all."""
-    refused = point is not None and point.failure is not None
-    return Bar(of.label, predicted=expected, text=words["not_run"] if refused else text and f"({text})")
-
-
-def _caption(words: Mapping[str, str], known: Sequence[Point | None], memory: bool) -> str:
-    """Say what is drawn and how it was measured."""
-    title = words["memory" if memory else "time"]
-    if memory:
-        methods = {point.memory_method for point in known if point is not None and point.memory_method}
-        named = ", ".join(words[f"method.{method.replace(' ', '_')}"] for method in sorted(methods))
-        return f"{title} · {named}" if named else title
-    taken = [point.latency_s for point in known if point is not None and point.latency_s is not None]
-    if not taken:
-        return title
-    noise = f" · {words['noisy']}" if any(one.noisy for one in taken) else ""
-    runs = min(one.runs for one in taken)
-    return f"{title} · {words['rounds'].format(runs=runs) if runs > 1 else words['round']}{noise}"
