@@ -11,6 +11,8 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
 _METRIC = ("", "k", "M", "G", "T", "P", "E")
 _COUNT = ("", "k", "M", "B", "T")
+# Minutes, hours, days, years, each from so many seconds on.
+_LONG_S, _LONG = 99.95, ((31_557_600, "y"), (86_400, "d"), (3600, "h"), (60, "min"))
 _TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -81,6 +83,14 @@ def seconds(value: int | float) -> str:
         if float(f"{size / factor:.2e}") >= 1:
             return f"{number(value / factor)} {unit}"
     return f"{number(value / 1e-9)} ns"
+
+
+def short_seconds(value: int | float) -> str:
+    """Give a time roughly, in one unit: as ``seconds`` below 100 s, then 2.8 h, 12 d, 3.2 y."""
+    if not math.isfinite(value) or abs(value) < _LONG_S:
+        return seconds(value)
+    factor, unit = next((each for each in _LONG if abs(value) >= each[0]), _LONG[-1])
+    return f"{number(value / factor, 2)} {unit}"
 
 
 def flops(value: int | float) -> str:

@@ -30,13 +30,19 @@ def main(arguments: list[str]) -> int:
     Returns:
         0 when all passed or there is no GPU, 1 otherwise.
     """
+    if len(arguments) > 1 or any(one.startswith("-") for one in arguments):
+        print(__doc__)
+        return 0 if {"-h", "--help"} & set(arguments) else 1
     device = next((name for name in present() if name != "cpu"), None)
     if device is None:
         print("There is no GPU here that this PyTorch build can use, so nothing was checked.")
         return 0
+    target = Path(arguments[0] if arguments else "gpu_check.json")
+    if not target.parent.is_dir():
+        print(f"The table cannot be written: there is no folder {str(target.parent)!r}.")
+        return 1
     begun = time.monotonic()
     problems = [*agreement(device), *leaks(device)]
-    target = Path(arguments[0] if arguments else "gpu_check.json")
     problems += sweep(device, target, begun)
     print("\n".join(problems) or f"All passed in {time.monotonic() - begun:.0f} s; the table is {target}.")
     return 1 if problems else 0

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from attnviz.benchmark import Contestant, Failure, Latency, Measurement, Point, Request, Speed, table
+from attnviz.benchmark import __main__ as command
 from attnviz.benchmark.__main__ import main, parser, requests
 from attnviz.benchmark.fits import crossings, exponent, finding, power
 from attnviz.benchmark.pairs import DEFAULTS, PAIRS
@@ -151,12 +152,25 @@ def test_the_least_time_is_that_of_the_slower_roof():
     assert speed.seconds(1000, 10) == 10 and speed.seconds(10, 1000) == 100
 
 
-def test_the_command_line_names_what_cannot_be_asked(capsys):
+def test_the_command_line_names_what_cannot_be_asked(tmp_path, capsys):
     assert main(["--device", "tpu"]) == 2 and "device must be one of" in capsys.readouterr().err
     assert main(["--output", "x.txt"]) == 2 and ".json or .csv" in capsys.readouterr().err
     assert main(["--lengths", "0"]) == 2 and "q_len must be" in capsys.readouterr().err
+    assert main(["--heads", "0"]) == 2 and "--heads must be" in capsys.readouterr().err
+    assert main(["--d-k", "-1"]) == 2 and "--d-k must be" in capsys.readouterr().err
+    # Before anything is measured.
+    for target, words in (
+        (tmp_path / "none" / "x.json", "a folder that is there"),
+        (tmp_path / "x.csv", "can be written"),
+    ):
+        (tmp_path / "x.csv").mkdir(exist_ok=True)
+        assert main(["--lengths", "131072", "--output", str(target)]) == 2 and words in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["--pairs", "hydra"])
+    twice = requests(
+        parser().parse_args(["--pairs", "mha-eager", "mha-eager", "--lengths", "8", "8", "--device", "cpu"])
+    )
+    assert len(twice) == 1 and len(twice[0].contestants) == 1
     quick = requests(parser().parse_args(["--quick"]))
     # Each request ends within its limit, and a crash starts the process once more.
     assert sum(request.limit_s for request in quick) <= 90
@@ -170,6 +184,16 @@ def test_the_command_line_measures_and_writes(tmp_path, capsys):
     assert held["latency_s"].notna().all() and held["q_len"].tolist() == [16, 16, 32, 32]
     said = capsys.readouterr().out
     assert "MHA · eager" in said and "At 32 tokens" in said
+
+
+def test_the_command_line_says_what_is_noisy_and_why_a_peak_is_missing(capsys):
+    asked = [Request(PAIR, q_len=8)]
+    point = Point("a", Latency(1.0, 0.5, 1.5, 0.5, 8))
+    cut = Failure("time", "30 s", partial=Measurement((point, Point("b", Latency(1.0, 0.9, 1.1, 0.5, 8)))))
+    held = table.frame(asked, [cut])
+    assert [length for _, length in command._noisy(held)] == [8]
+    command._print(held)
+    assert capsys.readouterr().out.count("Stopped: it took longer than 30 s.") == 2
 
 
 def test_contestants_of_the_command_line_are_plain():

@@ -128,6 +128,7 @@ def test_a_page_says_where_in_the_queue_it_is():
     desk.close()
     assert measured.failures("en", first.requests, first.results) == [measured.layout.escape("Cancelled.")]
     assert measured.status("en", first, True) == "Ended early."
+    assert measured.status("en", second, True) == "Nothing was measured."
 
 
 def test_each_reason_is_said_once_and_literally():

@@ -71,6 +71,15 @@ def test_seconds(value, text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
+    [(0.0123, "12.3 ms"), (99.9, "99.9 s"), (100, "1.7 min"), (1e4, "2.8 h"), (1e5, "1.2 d"), (1e8, "3.2 y"),
+     (-1e4, "−2.8 h"), (math.inf, "∞ s")],
+)  # fmt: skip
+def test_short_seconds(value, text):
+    assert units.short_seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
     [
         (0, "0 FLOP"),
         (1, "1 FLOP"),

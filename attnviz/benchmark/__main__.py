@@ -1,6 +1,7 @@
 """Measure without a browser: ``python -m attnviz.benchmark --quick``."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,8 @@ from attnviz import device, units
 from attnviz.benchmark import Failure, Request, submit, table
 from attnviz.benchmark.fits import finding
 from attnviz.benchmark.pairs import DEFAULTS, PAIRS
-from attnviz.config import DTYPES
+from attnviz.benchmark.result import NOISY
+from attnviz.config import DTYPES, check_size
 from attnviz.masks import MASKS
 from attnviz.text import Refusal
 
@@ -45,13 +47,15 @@ def requests(asked: argparse.Namespace) -> list[Request]:
         Refusal: If a value breaks its rule.
     """
     device.resolve(asked.device)
-    contestants = [PAIRS[name].contestant(asked.heads, asked.d_k, asked.what) for name in asked.pairs]
+    for name in ("heads", "d_k"):
+        check_size(f"--{name.replace('_', '-')}", getattr(asked, name))
+    contestants = [PAIRS[name].contestant(asked.heads, asked.d_k, asked.what) for name in dict.fromkeys(asked.pairs)]
     lengths = asked.lengths or (QUICK_LENGTHS if asked.quick else LENGTHS)
     budget_s, limit_s = (1, _QUICK_S) if asked.quick else (3, _LIMIT_S)
     return [
         Request(contestants, length, batch=asked.batch, dtype=asked.dtype, threads=asked.threads, device=asked.device,
                 mask=asked.mask, mode=asked.mode, budget_s=budget_s, limit_s=limit_s)
-        for length in lengths
+        for length in dict.fromkeys(lengths)
     ]  # fmt: skip
 
 
@@ -62,8 +66,9 @@ def main(arguments: Sequence[str]) -> int:
         0, or 2 for what cannot be asked.
     """
     asked = parser().parse_args(arguments)
-    if asked.output is not None and asked.output.suffix not in (".json", ".csv"):
-        print(f"--output must end in .json or .csv, got {str(asked.output)!r}.", file=sys.stderr)
+    problem = None if asked.output is None else _unwritable(asked.output)
+    if problem is not None:
+        print(problem, file=sys.stderr)
         return 2
     try:
         wanted = requests(asked)
@@ -78,11 +83,31 @@ def main(arguments: Sequence[str]) -> int:
             _print(table.frame(wanted[number : number + 1], (known,)))
     held = table.frame(wanted, job.results)
     curves = {str(name): _series(rows) for name, rows in held.groupby("label", sort=False)}
-    said = finding(curves)
+    said = finding(curves, _noisy(held))
     print("" if said is None else f"\n{said.en}")
     if asked.output is not None:
         asked.output.write_text(table.to_csv(held) if asked.output.suffix == ".csv" else table.to_json(held), "utf-8")
     return 0
+
+
+def _unwritable(target: Path) -> str | None:
+    """Say why no table can be written there, before minutes are spent on it; None where it can."""
+    if target.suffix not in (".json", ".csv"):
+        return f"--output must end in .json or .csv, got {str(target)!r}."
+    if not target.parent.is_dir():
+        return f"--output must lie in a folder that is there, got {str(target)!r}."
+    if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
+        return f"--output must be a file that can be written, got {str(target)!r}."
+    return None
+
+
+def _noisy(held: "table.pd.DataFrame") -> list[tuple[str, int]]:
+    """Give name and length of the points whose middle half spreads over more than 0.3 of the median."""
+    return [
+        (row["label"], row["q_len"])
+        for row in _records(held)
+        if row["latency_s"] is not None and row["latency_upper_s"] - row["latency_lower_s"] > NOISY * row["latency_s"]
+    ]
 
 
 def _series(rows: "table.pd.DataFrame") -> dict[int, float]:
@@ -98,7 +123,9 @@ def _print(rows: "table.pd.DataFrame") -> None:
         ratio = "" if row["ratio"] is None else units.ratio(row["ratio"])
         peaks = "".join(f"{'' if row[name] is None else units.binary_bytes(row[name]):>12}"
                         for name in ("peak_bytes", "predicted_peak_bytes"))  # fmt: skip
-        print(f"{line}{units.seconds(row['latency_s']):>10}{ratio:>8}{peaks}", flush=True)
+        # A time without its peak: the request ended before memory was measured.
+        why = "" if row["failure"] is None else f"  {row['failure']}"
+        print(f"{line}{units.seconds(row['latency_s']):>10}{ratio:>8}{peaks}{why}", flush=True)
 
 
 def _records(rows: "table.pd.DataFrame") -> list[dict]:

@@ -144,11 +144,12 @@ def curves(
         x_axis |= {"tickvals": list(ticks[0])[::every], "ticktext": list(ticks[1])[::every],
                    "range": [low - 0.08, high + 0.12]}  # fmt: skip
     held = [y for row in rows for y in (*row.ys, *row.lows, *row.highs, *(row.predicted[1] if row.predicted else ()))]
+    named = [one["name"] for one in data if one.get("showlegend", True)]
     layout = {
-        "height": _PLOT_HEIGHT + _LEGEND_ROW * _legend_rows([one["name"] for one in data if one.get("showlegend", True)]),
+        "height": _PLOT_HEIGHT + _LEGEND_ROW * _legend_rows(named),
         "margin": {**_MARGIN, "t": 30}, "xaxis": x_axis,
         "yaxis": {**_axis(_reach(held), label, base), "automargin": True},
-        "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
+        "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "maxheight": 0.85},
     }  # fmt: skip
     return {"data": data, "layout": layout}
 

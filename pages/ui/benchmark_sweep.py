@@ -17,7 +17,7 @@ from pages.ui.controls import Panel
 from pages.ui.plot import plot
 
 _KINDS = {"time": ("latency_s", "latency_lower_s", "latency_upper_s"), "memory": ("peak_bytes",) * 3}
-_UNITS = {"time": (units.seconds, 10), "memory": (units.binary_bytes, 16)}
+_UNITS = {"time": (units.short_seconds, 10), "memory": (units.binary_bytes, 16)}
 # More crosses than this hide each other.
 _MOST_CROSSES = 3
 _FILES, _MOST_FILES = "benchmark.files", 8
@@ -145,6 +145,7 @@ def _chart(
         predicted=words[_mark(kind)],
         fitted=panel.title("fitted"),
         refused=words["not_run"],
+        noisy=words["hollow"],
         label=_UNITS[kind][0],
         base=_UNITS[kind][1],
         crossings=crosses,

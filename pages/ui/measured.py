@@ -159,6 +159,8 @@ def status(language: str, job: Job, done: bool) -> str:
     """Say in one line how far a measurement is."""
     words = table(language, "measure")
     if done:
+        if not _any_time(job.results):
+            return words["none"]
         missed = sum(isinstance(one, Failure) and one.reason in CUT_SHORT for one in job.results)
         if not missed:
             return words["done"]
@@ -176,6 +178,12 @@ def status(language: str, job: Job, done: bool) -> str:
     said = words["running_many"].format(done=len(job.results), count=len(job.requests))
     left = job.left_s
     return said if left is None else f"{said} {words['left'].format(time=units.seconds(max(1, round(left))))}"
+
+
+def _any_time(results: Sequence[Result]) -> bool:
+    """Say whether anything was measured at all."""
+    known = [result.partial if isinstance(result, Failure) else result for result in results]
+    return any(point.latency_s is not None for one in known if one is not None for point in one.points)
 
 
 def _first_call(job: Job) -> str | None:

@@ -32,7 +32,7 @@ def draw_bars(language: str, request: Request, shown: Result | None, *, memory: 
     give = _memory_bar if memory else _time_bar
     rows = [give(words, *each) for each in zip(request.contestants, known, expected, strict=True)]
     mark = words["predicted" if memory else "least"]
-    label, base = (units.binary_bytes, 4) if memory else (units.seconds, 10)
+    label, base = (units.binary_bytes, 4) if memory else (units.short_seconds, 10)
     figure = bars_figure(rows, predicted=mark, label=label, base=base)
     caption = _caption(words, known, memory)
     numbers = "; ".join(f"{row.name}: {row.text}" for row in rows)
@@ -58,7 +58,7 @@ def _memory_bar(words: Mapping[str, str], of: Contestant, point: Point | None, e
 def _time_bar(words: Mapping[str, str], of: Contestant, point: Point | None, expected: int | float | None) -> Bar:
     taken = None if point is None else point.latency_s
     if point is None or taken is None:
-        return _without(words, of, point, expected, "" if expected is None else f"≥ {units.seconds(expected)}")
+        return _without(words, of, point, expected, "" if expected is None else f"≥ {units.short_seconds(expected)}")
     ratio = "" if point.ratio in (None, 1.0) else f" · {units.number(point.ratio or 1.0, 2)}×"
     text = f"{units.seconds(taken.median)}{ratio}"
     return Bar(of.label, taken.median, taken.lower, taken.upper, expected, text, taken.noisy)
