@@ -13,7 +13,7 @@ from pages.ui import measured
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.plot import plot
-from pages.ui.translate import table
+from pages.ui.translate import say, table
 
 HEIGHT = 360
 
@@ -72,6 +72,7 @@ def _plot(panel: Panel, key: str, drawn: Sequence[Curve], title: str, alt: str) 
         drawn, x_title=panel.title("work.context"), predicted=panel.title("work.predicted"),
         label=units.flops if key == "flops" else units.seconds,
         ticks=(contexts, [units.short_length(context) for context in contexts]),
+        noisy=say(panel.language, "measure.hollow"),
     )  # fmt: skip
     if key == "flops":
         # A line without dots has no name of its own in the legend.

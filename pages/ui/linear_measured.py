@@ -14,7 +14,7 @@ from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.plot import plot
 from pages.ui.plot.spec import Drawn
-from pages.ui.translate import table
+from pages.ui.translate import say, table
 
 HEIGHT = linear_memory.HEIGHT
 Known = dict[str, dict[int, Latency]]
@@ -97,7 +97,8 @@ def drawn(view: View, found: Known, language: str) -> Drawn:
             )
         )  # fmt: skip
     figure = curves(
-        shown, x_title=words["length"], predicted=words["predicted"], label=units.seconds, noisy=words["noisy"],
+        shown, x_title=words["length"], predicted=words["predicted"], label=units.seconds,
+        noisy=say(language, "measure.hollow"),
         ticks=(cost.LENGTHS, [units.short_length(length) for length in cost.LENGTHS]),
     )  # fmt: skip
     figure["layout"] |= {"height": HEIGHT}
