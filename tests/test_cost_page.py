@@ -218,9 +218,16 @@ def test_a_published_model_has_the_cache_of_all_its_layers(model, given, said_as
      ("deepseek-v3-r1-671b", 68.625)],
 )  # fmt: skip
 def test_a_published_model_keeps_so_much_of_one_token(model, kib):
-    assert whole(view(model=model)).token_bytes == kib * 1024
+    assert whole(view(model=model, context="16")).token_bytes == kib * 1024
     # A state does not grow.
     assert whole(view(pair="linear-chunked", heads="2", d_k="8")).token_bytes == 0
+
+
+def test_a_full_window_takes_no_more():
+    """Gemma-3-27B: 10 of 62 layers still grow, by 8 KiB each; Mistral 7B v0.1 has windows alone."""
+    assert whole(view(model="gemma-3-27b", context="1023")).token_bytes == 62 * 8 * 1024
+    assert whole(view(model="gemma-3-27b", context="1024")).token_bytes == 10 * 8 * 1024
+    assert whole(view(model="mistral-7b-v0-1", context="32768")).token_bytes == 0
 
 
 @pytest.mark.parametrize("key", PRESETS)

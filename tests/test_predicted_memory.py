@@ -91,6 +91,13 @@ def test_other_layers_are_predicted_about(pair):
         assert expected == pytest.approx(taken, rel=ABOUT[pair])
 
 
+@pytest.mark.parametrize("backend", ["eager", "sdpa"])
+def test_a_decoding_step_in_half_precision_is_not_predicted_on_a_cpu(backend):
+    step = Contestant("mha", backend, SIZES, "decode")
+    assert pairs(step, [(1, 70, 1, "full")], dtype="bfloat16")[0][1] is None
+    assert pairs(step, [(1, 70, 1, "full")], dtype="float32")[0][1] is not None
+
+
 def test_half_precision_is_predicted_but_for_the_scratch_of_the_matrix_library():
     for what, mode in (("layer", "forward"), ("core", "forward+backward")):
         contestant = Contestant("mha", "sdpa", {"hidden_size": 512, "num_attention_heads": 8}, what)

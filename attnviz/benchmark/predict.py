@@ -99,6 +99,8 @@ def declared_peak(contestant: Contestant, request: Request) -> int | None:
         return _kernel_peak(contestant, request)
     if contestant.what == "core" and request.mode == "forward":
         return predict(contestant, request).peak_bytes
+    if contestant.what == "decode" and dtype_size(request.dtype) < 4 and request.device == "cpu":
+        return None  # the scratch of the CPU's matrix library is many times what such a step holds
     q_len, masked = _asked(contestant, request)
     rule = request.mask if contestant.what != "decode" else "full" if contestant.cached else "causal"
     spreads = bool(_made(contestant, q_len, request.keys)) and not contestant.has_form

@@ -35,7 +35,7 @@ class Whole(NamedTuple):
     Args:
         layers: How many there are; layers without keys and values are not among them.
         parameters: Their weights.
-        token_bytes: What one more token of one sequence adds to the cache while no window is full.
+        token_bytes: What one more token of one sequence adds to the cache; in a window that is full, nothing.
         cache_bytes: What the context keeps of the whole batch, a layer with a window no more than that.
         reserved_bytes: The same if every layer kept every token.
         step: FLOPs and bytes moved by one step of decoding.
@@ -54,16 +54,16 @@ def whole(view: View, *, layers: int | None = None) -> Whole:
     alike = layers or view.layers
     preset = None if layers else view.preset
     kinds = (LayerKind(alike, None),) if preset is None else preset.kinds()
-    flops = moved = cached = 0
+    flops = moved = cached = added = 0
     for count, window in kinds:
         step = _of(view, view.sizes, 1, min(view.context, window or view.context), view.batch)
         flops, moved = flops + count * step.flops, moved + count * step.bytes_moved
         cached += count * step.kv_cache_bytes
-    one, two = (_of(view, view.sizes, 1, tokens, 1).kv_cache_bytes for tokens in (1, 2))
+        now, then = (min(tokens, window or tokens) for tokens in (view.context, view.context + 1))
+        held, grown = (_of(view, view.sizes, 1, tokens, 1).kv_cache_bytes for tokens in (now, then))
+        added += count * (grown - held)
     full = priced(view, "decode")
-    return Whole(
-        alike, alike * full.parameters, alike * (two - one), cached, alike * full.kv_cache_bytes, (flops, moved)
-    )
+    return Whole(alike, alike * full.parameters, added, cached, alike * full.kv_cache_bytes, (flops, moved))
 
 
 def _of(view: View, sizes: Any, q_len: int, kv_len: int, batch: int) -> Cost:

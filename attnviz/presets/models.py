@@ -144,7 +144,11 @@ MODELS = (
         262_144,
         "https://huggingface.co/Qwen/Qwen3-Next-80B-A3B-Instruct/blob/main/config.json",
         linear_layers=36,
-        note=Text("Its layers with a state are gated DeltaNet.", "其中带状态的层是门控 DeltaNet。"),
+        note=Text(
+            "Its layers with a state are gated DeltaNet. A gate on attention's output, made by a matrix as large as "
+            "the queries', is not counted.",
+            "其中带状态的层是门控 DeltaNet。注意力输出上的门由一个与查询矩阵同样大的矩阵算出，未计入。",
+        ),
     ),
     _grouped("gemma-2-2b", "Gemma-2-2B", 13, (2304, 8, 4, 256), 8_192, _GEMMA, window=4_096, sliding_layers=13),
     _grouped("gemma-2-9b", "Gemma-2-9B", 21, (3584, 16, 8, 256), 8_192, _GEMMA, window=4_096, sliding_layers=21),

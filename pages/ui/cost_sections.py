@@ -102,8 +102,8 @@ def model(panel: Panel) -> None:
     bare = not getattr(view.sizes, "biases", False)
     fields: Mapping[str, Callable[[Whole], str]] = {
         "parameters" if bare else "biased": lambda held: units.count(held.parameters),
-        "token": lambda held: units.binary_bytes(held.token_bytes),
         "cache": lambda held: units.binary_bytes(held.cache_bytes),
+        "token": lambda held: units.binary_bytes(held.token_bytes),
         "reserved": lambda held: units.binary_bytes(held.reserved_bytes),
         "flops": lambda held: units.flops(held.step[0]),
         "moved": lambda held: units.binary_bytes(held.step[1]),
