@@ -64,7 +64,7 @@
       this._retryAt = 0
       this._retryAfter = RETRY_FIRST_MS
       this._cell = null
-      this._region = null
+      this._regions = new Map()
     }
 
     configure({ url, params, acks = {}, run = this._run }) {
@@ -153,10 +153,12 @@
 
     // A sharper picture of a part of a map, as a frame's bytes; null as for `cell`.
     region(part, map, rows, cols) {
-      this._region?.abort()
-      this._region = new AbortController()
+      // Each picture has a question of its own: those that share their rows ask at the same time.
+      this._regions.get(part)?.abort()
+      const control = new AbortController()
+      this._regions.set(part, control)
       const more = { part, map, rows: rows.join("-"), cols: cols.join("-") }
-      return this._question("", more, "application/octet-stream", this._region)
+      return this._question("", more, "application/octet-stream", control)
     }
 
     async _question(path, more, type, control) {

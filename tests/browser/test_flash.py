@@ -93,7 +93,7 @@ def test_the_riddle_marks_the_line_that_was_picked_and_then_the_right_ones(visit
 
 
 def test_the_fused_output_follows_the_rows_that_the_weights_are_zoomed_into(visit: Open) -> None:
-    page = visit("lang=en&length=64&tile_rows=16&open=weights")
+    page = visit("lang=en&length=512&tile_rows=64&open=weights")
 
     def rows(name: str) -> list[int]:
         labels = maps(name).evaluate("root => root.attnvizLayout.labels")
@@ -106,8 +106,10 @@ def test_the_fused_output_follows_the_rows_that_the_weights_are_zoomed_into(visi
         expect(maps(name)).to_have_attribute("data-frame", re.compile(r"\d"))
     maps("weights").locator("[data-part=stage]").press("+")
     expect(maps("fused")).to_have_attribute("data-zoomed", "true")
-    assert rows("fused") == rows("weights") and min(rows("fused")) >= 16 and max(rows("fused")) < 48
+    assert rows("fused") == rows("weights") and min(rows("fused")) >= 128 and max(rows("fused")) < 384
+    for name in ("weights", "fused"):  # neither question displaces the other
+        expect(maps(name)).to_have_attribute("data-sharp", "1")
     maps("fused").locator("[data-part=stage]").press("0")
     expect(maps("weights").get_by_role("button", name="Reset zoom")).to_be_visible()  # of its columns
     assert rows("weights") == rows("fused") and min(rows("weights")) == 0
-    expect(page.locator(".st-key-flash-fold-weights")).to_contain_text("Checked over all 64 rows and 64 keys")
+    expect(page.locator(".st-key-flash-fold-weights")).to_contain_text("Checked over all 512 rows and 512 keys")
