@@ -50,8 +50,8 @@ _KNOBS = (
         ),
         options={"top_left": Text("top-left", "左上"), "bottom_right": Text("bottom-right", "右下")},
     ),
-    _tile("tile_rows", Text("Tile height", "块高"), Text("Queries in a tile, B_r.", "一个块里的查询数，即 B_r。")),
-    _tile("tile_cols", Text("Tile width", "块宽"), Text("Keys in a tile, B_c.", "一个块里的键数，即 B_c。")),
+    _tile("tile_rows", Text("Tile rows", "块高"), Text("Queries in a tile, B_r.", "一个块里的查询数，即 B_r。")),
+    _tile("tile_cols", Text("Tile keys", "块宽"), Text("Keys in a tile, B_c.", "一个块里的键数，即 B_c。")),
     Integer(
         "step",
         Text("Step", "步数"),

@@ -18,7 +18,7 @@ PICTURE_HEIGHT = 410
 # Between two tiles while the walk plays by itself: slow enough to follow, and short walks take their time.
 PLAY_MS, PLAY_LEAST_MS, PLAY_WHOLE_MS = 700, 60, 18_000
 # Room for each name with its arrow for going back: where there is less, it breaks in two.
-_WIDTHS = {"en": (1.34, 1.05, 1.2, 1.2, 1.2), "zh": (1.34, 1.02, 1.37, 1.1, 1.1)}
+_WIDTHS = {"en": (1.28, 1.04, 1.16, 1.27, 1.27), "zh": (1.34, 1.02, 1.37, 1.1, 1.1)}
 SOURCES = (
     ("Dao et al. 2022, FlashAttention, Algorithm 1, Theorems 1 and 2", "https://arxiv.org/abs/2205.14135"),
     ("Dao 2023, FlashAttention-2, Algorithm 1, §3.1", "https://arxiv.org/abs/2307.08691"),
