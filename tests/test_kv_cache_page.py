@@ -119,6 +119,8 @@ def test_one_token_is_told_in_the_singular_and_has_nothing_to_choose(language, a
     go(app, alone, language)
     assert not app.warning and not {"kv_cache.step", "kv_cache.prompt"} & keys(app)
     assert say(language, "kv_cache.only") in said(app)
+    go(app, {"text": " "}, language)
+    assert say(language, "kv_cache.nothing") in said(app)
     go(app, {"show": "weights", "heads": "1"}, language)
     assert "kv_cache.step" in keys(app) and "kv_cache.head" not in keys(app)
     go(app, {"show": "weights", "text": "a"}, language)

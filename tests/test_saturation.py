@@ -9,6 +9,7 @@ import torch
 
 from attnviz import saturation
 from attnviz import saturation_view as views
+from attnviz.figures import saturation as figures
 from attnviz.saturation import SCALINGS, groups_for, jacobian_norm, measure, normal_source, scaled_scores, sweep, theory
 from attnviz.saturation.training import BATCH, CLASSES, PAIRS, UNSEEN, Race, episodes
 from attnviz.saturation_view import settle
@@ -153,6 +154,15 @@ def test_a_query_of_no_length_has_no_direction_and_no_line():
     view = settle({"variance_q": "0", "show": "learning"}).view
     assert views.expected(view, "qk_norm", "gradient") is None
     assert views.expected(view, "sqrt", "gradient") is not None
+    values = views.curves(view).values
+    assert np.isnan(values["qk_norm"]["gradient"]).all() and (values["sqrt"]["gradient"] > 0).all()
+
+
+def test_a_line_on_a_logarithmic_axis_begins_above_nothing():
+    line, dots = np.array([0.0, 0.5]), {"a": np.array([0.1, 0.5])}
+    for log, first in ((True, np.nan), (False, 0.0)):
+        figure = figures.curve(np.array([1, 2]), dots, {"a": line}, names={"a": "A"}, x_title="d_k", now=1, log=log)
+        np.testing.assert_equal(figure["data"][0]["y"], [first, 0.5])
 
 
 @pytest.mark.parametrize(("keys", "correlation"), [("8", "-0.8"), ("64", "0.5"), ("64", "1")])

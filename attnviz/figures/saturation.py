@@ -116,8 +116,8 @@ def curve(
         colours: A colour for each scaling.
     """
     data: list[Figure] = [
-        {"type": "scatter", "x": d_k, "y": line, "name": names[name], "mode": "lines", "hoverinfo": "skip",
-         "line": {"color": colours[index], "width": 2}}
+        {"type": "scatter", "x": d_k, "y": np.where(line > 0, line, np.nan) if log else line, "name": names[name],
+         "mode": "lines", "hoverinfo": "skip", "line": {"color": colours[index], "width": 2}}
         for index, name in enumerate(dots) if (line := lines.get(name)) is not None
     ]  # fmt: skip
     every = [symbol for name in dots for symbol in (symbols[name] if symbols else ["circle"] * len(d_k))]

@@ -126,6 +126,10 @@ def _measured(
     scores = every_score(leaves, key, scalings.values(), power=rule.power, temperature=rule.temperature)
     weights = torch.softmax(scores, -1)
     lengths = _reaching(weights, leaves, rule.seed) if differentiate else None
+    if lengths is not None:
+        # A query of length 0 has no direction, and its cosines no gradient.
+        pointless = (query == 0).all(-1).flatten()
+        lengths[[scaling.normalize for scaling in scalings.values()]] += torch.where(pointless, torch.nan, 0.0)
     scores, weights = (tensor.detach().float().flatten(1, 2) for tensor in (scores, weights))
     lengths = scores.new_full(scores.shape[:2], float("nan")) if lengths is None else lengths
     kept = torch.isfinite(scores.abs().amax(-1)) & torch.isfinite(weights.amax(-1))

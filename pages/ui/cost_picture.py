@@ -69,7 +69,8 @@ def draw(view: View, language: str, requests: Sequence[Request] = (), shown: Seq
     layers = whole(view)
     fields |= {"layers": layers.layers, "each": each, "all": units.binary_bytes(layers.cache_bytes)}
     fields["cache"] = units.binary_bytes(layers.reserved_bytes // layers.layers)
-    caption = say(language, "cost.caption", **fields)
+    windows = layers.cache_bytes < layers.reserved_bytes
+    caption = say(language, "cost.caption_windows" if windows else "cost.caption", **fields)
     return Drawn(figure, caption, caption)
 
 

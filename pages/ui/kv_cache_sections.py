@@ -56,7 +56,7 @@ def decoding(panel: Panel, group: Group) -> None:
     """Draw one step: what is new, what comes from the cache, and what would be computed again without it."""
     view = panel.settled.view
     if len(view.tokens) == 1:
-        st.markdown(panel.title("only"))
+        st.markdown(panel.title("only" if any(view.tokens) else "nothing"))
     # A line that breaks where it is too short for all of them: nothing is cut, and no label stands upright.
     st.html(_STYLE)
     with st.container(horizontal=True, vertical_alignment="bottom"):
