@@ -6,9 +6,10 @@ import pytest
 from attnviz.hardware import HARDWARE
 from attnviz.kv_cache_view.decode import decode, vectors
 from attnviz.kv_cache_view.knobs import LAYOUT_KEYS, MODELS, MOST_SHOWN, VARIANT_KEYS
-from attnviz.kv_cache_view.memory import cache_bytes, curves, fits, taken, versions, weight_bytes
+from attnviz.kv_cache_view.memory import ENDLESS, cache_bytes, curves, fits, taken, versions, weight_bytes
 from attnviz.kv_cache_view.view import settle
 from attnviz.presets import PARAMETERS, PRESETS
+from pages.ui import kv_cache_charts
 
 GIB, MIB, KIB = 2**30, 2**20, 2**10
 
@@ -128,6 +129,14 @@ def test_what_fits_fits_and_one_more_does_not(model):
                     assert (need <= fit.memory) == holds
         if fit.context is None:
             assert weights + cache_bytes(shown.preset, 1, 2, "bfloat16", True) > fit.memory
+
+
+def test_what_fits_is_not_cut_at_what_can_be_typed():
+    """Many cards hold more tokens than a link may ask for; where every layer has a window, any number of them."""
+    many = {fit.hardware.key: fit.context for fit in fits(settle({"gpus": "16"}).view)}
+    assert many["h200"] is not None and 2**24 < many["h200"] < many["b200"] < ENDLESS
+    windows = {fit.context for fit in fits(settle({"model": "mistral-7b-v0-1", "gpus": "16"}).view)}
+    assert windows == {ENDLESS} and kv_cache_charts.most(ENDLESS, str) == "∞"
 
 
 @pytest.mark.parametrize("model", MODELS)

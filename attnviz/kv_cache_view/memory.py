@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from attnviz.cost import nearest_size
 from attnviz.hardware import HARDWARE, Hardware
-from attnviz.kv_cache_view.knobs import CACHE_BITS, MOST_BATCH, MOST_CONTEXT
+from attnviz.kv_cache_view.knobs import CACHE_BITS
 from attnviz.kv_cache_view.view import View
 from attnviz.presets import PARAMETERS, Preset
 from attnviz.variant_view.settings import LATENT, ROTARY
@@ -37,11 +37,16 @@ class Curve(NamedTuple):
     size: int
 
 
+# No memory holds so many tokens of a cache that grows.
+ENDLESS = 2**60
+
+
 class Fit(NamedTuple):
     """Hold what some accelerators of one kind hold: their memory, and the largest view of this model in it.
 
     ``memory`` is what their drivers report, by the data sheet where no report is known.
-    ``context`` is for the view's batch and ``batch`` for its context; None where not even one fits.
+    ``context`` is for the view's batch and ``batch`` for its context; None where not even one fits, ``ENDLESS`` where
+    full windows take no more.
     """
 
     hardware: Hardware
@@ -165,9 +170,7 @@ def fits(view: View) -> tuple[Fit, ...]:
     for hardware in HARDWARE.values():
         memory = hardware.total_bytes * view.gpus
         room = memory - weights
-        context = nearest_size(
-            lambda n, room=room: grows.bytes(n, view.batch, view.cache_dtype) <= room, 1, MOST_CONTEXT
-        )
-        batch = nearest_size(lambda n, room=room: grows.bytes(view.context, n, view.cache_dtype) <= room, 1, MOST_BATCH)
+        context = nearest_size(lambda n, room=room: grows.bytes(n, view.batch, view.cache_dtype) <= room, 1, ENDLESS)
+        batch = nearest_size(lambda n, room=room: grows.bytes(view.context, n, view.cache_dtype) <= room, 1, ENDLESS)
         found.append(Fit(hardware, memory, need <= room, context, batch))
     return tuple(found)

@@ -1,8 +1,10 @@
 """The charts of the KV cache page with their words: sizes against context, and which accelerators hold it."""
 
+from collections.abc import Callable
+
 from attnviz import units
 from attnviz.figures.kv_cache import Bar, Line, memory_bars, size_curves
-from attnviz.kv_cache_view.memory import Curve, Fit, curves, fits, per_token, taken, weight_bytes
+from attnviz.kv_cache_view.memory import ENDLESS, Curve, Fit, curves, fits, per_token, taken, weight_bytes
 from attnviz.kv_cache_view.view import View
 from pages.ui.kv_cache_maps import counted
 from pages.ui.plot.spec import Drawn
@@ -60,9 +62,14 @@ def accelerators(view: View, language: str) -> Drawn:
     )
 
 
+def most(size: int | None, write: Callable[[int], str]) -> str:
+    """Write how much fits at most."""
+    return "–" if size is None else "∞" if size == ENDLESS else write(size)
+
+
 def _said(fit: Fit, language: str) -> str:
     """Say whether it fits, and the most that does."""
     if fit.context is None:
         return say(language, "kv_cache.fit.weights_alone")
-    fields = {"context": units.short_count(fit.context), "batch": units.short_count(fit.batch or 0)}
+    fields = {"context": most(fit.context, units.short_count), "batch": most(fit.batch or 0, units.short_count)}
     return say(language, "kv_cache.fit.yes" if fit.fits else "kv_cache.fit.no", **fields)

@@ -223,7 +223,7 @@ def _table(panel: Panel, view: View) -> str:
 
 def _row(panel: Panel, fit: Fit) -> tuple[str, ...]:
     label = layout.escape(fit.hardware.label.say(panel.language))
-    most = ["–" if size is None else units.count(size) for size in (fit.context, fit.batch)]
+    most = [kv_cache_charts.most(size, units.count) for size in (fit.context, fit.batch)]
     holds = panel.title("fit.holds_yes" if fit.fits else "fit.holds_no")
     return (f"[{label}]({fit.hardware.source})", _memory(panel, fit), holds, *most)
 
