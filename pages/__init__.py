@@ -4,10 +4,14 @@ from typing import NamedTuple
 
 
 class PageEntry(NamedTuple):
-    """Name one page: its key is its file, its address, its locale table and its test."""
+    """Name one page: its key is its file, its address, its locale table and its test.
+
+    ``charts`` says that its first picture is a chart, whose library the browser had better load from the start.
+    """
 
     key: str
     icon: str
+    charts: bool = False
 
 
 # Section key → its pages; the first page of all is the default one and lives at "/". A section without a name has no
@@ -15,9 +19,9 @@ class PageEntry(NamedTuple):
 PAGES: dict[str, tuple[PageEntry, ...]] = {
     "": (PageEntry("home", ":material/home:"),),
     "understand": (
-        PageEntry("why_attention", ":material/timeline:"),
+        PageEntry("why_attention", ":material/timeline:", charts=True),
         PageEntry("attention", ":material/grid_on:"),
-        PageEntry("saturation", ":material/show_chart:"),
+        PageEntry("saturation", ":material/show_chart:", charts=True),
         PageEntry("masks", ":material/filter_b_and_w:"),
     ),
     "variants": (
@@ -26,7 +30,10 @@ PAGES: dict[str, tuple[PageEntry, ...]] = {
         PageEntry("linear", ":material/functions:"),
         PageEntry("kv_cache", ":material/database:"),
     ),
-    "measure": (PageEntry("benchmark", ":material/timer:"), PageEntry("cost", ":material/payments:")),
+    "measure": (
+        PageEntry("benchmark", ":material/timer:", charts=True),
+        PageEntry("cost", ":material/payments:", charts=True),
+    ),
 }
 
 

@@ -10,8 +10,9 @@ group = Group("saturation", "/live/saturation", panel.settled.link() | {"lang": 
 
 layout.header(panel)
 layout.remarks(panel.remarks)
-saturation_sections.side_controls(panel, group)
+layout.open_sidebar()
 saturation_sections.live_controls(panel, group)
 saturation_sections.picture(panel, group)
+saturation_sections.side_controls(panel, group)
 saturation_sections.words(panel)
 panel.write_link()

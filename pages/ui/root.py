@@ -3,6 +3,7 @@
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pages import entries
+from pages.ui.plot.asset import EARLY, PATH
 from pages.ui.style import STYLE
 
 # What would have the page answered as "unchanged" or packed, and what no longer fits it once it is changed.
@@ -14,13 +15,22 @@ def script() -> str:
     """Give the script for the head of every page, as HTML.
 
     Streamlit's page otherwise looks for its server below the page's own address first: a link to any page but the
-    first one then waits for an answer that nothing is there, and the browser's console calls it an error.
+    first one then waits for an answer that nothing is there, and the browser's console calls it an error. Where the
+    first picture is a chart, its library is on its way before Streamlit's own code asks for it.
     """
     keys = "|".join(entry.key for entry in entries())
-    root = f"location.pathname.replace(/\\/({keys})\\/?$/, '/')"
-    return (
-        f"<script>window.__streamlit = {{ BACKEND_BASE_URL: location.origin + {root}, ...window.__streamlit }}</script>"
-    )
+    charts = "|".join(entry.key for entry in entries() if entry.charts)
+    return f"""<script>{{
+  const root = location.pathname.replace(/\\/({keys})\\/?$/, "/")
+  window.__streamlit = {{ BACKEND_BASE_URL: location.origin + root, ...window.__streamlit }}
+  if (/\\/({charts})\\/?$/.test(location.pathname)) {{
+    const early = document.createElement("script")
+    const failed = () => globalThis.Plotly || early.remove()
+    const src = root.replace(/\\/$/, "") + "{PATH}"
+    Object.assign(early, {{ id: "{EARLY}", src, onload: failed, onerror: failed }})
+    document.head.append(early)
+  }}
+}}</script>"""
 
 
 class KnownRoot:

@@ -47,6 +47,7 @@ def picture(panel: Panel, group: Group) -> None:
     view = panel.settled.view
     drawn = saturation_picture.draw(view, panel.language)
     _plot(panel, group, STRIPS, drawn.pop(STRIPS))
+    layout.picture_first()
     panel.control("show", segmented=True, bare=True)
     if view.show == "training":
         saturation_training.section(panel)

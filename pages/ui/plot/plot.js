@@ -13,11 +13,12 @@ const NARROW = 560
 function library(address) {
   const { attnviz } = globalThis
   attnviz.plotly ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script")
-    script.src = attnviz.appBase() + address
-    script.onload = () => (globalThis.Plotly ? resolve(globalThis.Plotly) : reject(new Error("no Plotly")))
-    script.onerror = () => reject(new Error("no Plotly"))
-    document.head.append(script)
+    if (globalThis.Plotly) return resolve(globalThis.Plotly)
+    const early = document.getElementById("attnviz-plotly")
+    const script = early ?? Object.assign(document.createElement("script"), { src: attnviz.appBase() + address })
+    script.addEventListener("load", () => (globalThis.Plotly ? resolve(globalThis.Plotly) : reject(new Error("no Plotly"))))
+    script.addEventListener("error", () => reject(new Error("no Plotly")))
+    if (!early) document.head.append(script)
   }).catch(error => {
     attnviz.plotly = undefined // the next run tries again
     throw error
