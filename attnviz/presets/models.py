@@ -145,8 +145,8 @@ MODELS = (
         "https://huggingface.co/Qwen/Qwen3-Next-80B-A3B-Instruct/blob/main/config.json",
         linear_layers=36,
         note=Text(
-            "Its layers with a state are gated DeltaNet. A gate on attention's output, made by a matrix as large as "
-            "the queries', is not counted.",
+            "Its layers with a state are gated DeltaNet. Numbers leave out the gate on attention's output, which a "
+            "matrix as large as the queries' makes.",
             "其中带状态的层是门控 DeltaNet。注意力输出上的门由一个与查询矩阵同样大的矩阵算出，未计入。",
         ),
     ),

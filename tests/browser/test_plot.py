@@ -155,7 +155,7 @@ def test_the_library_may_be_kept_for_good(serve: Callable[..., str], packing: st
         assert answer.headers["Content-Encoding"] == packing
         body = answer.read()
     script = gzip.decompress(body) if packing == "gzip" else body
-    assert script.rstrip().endswith(b"return Plotly;\n}));")
+    assert script.rstrip().endswith(b"return Plotly;\n}).bind(this)));")
 
 
 def test_without_the_library_the_numbers_are_there(open_page: Callable[..., Page], serve: Callable[..., str]) -> None:
