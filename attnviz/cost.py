@@ -23,7 +23,7 @@ class Cost:
         weight_bytes: What the weights take.
         score_bytes: What the whole score matrix takes; ``peak_bytes`` says how much of it a backend holds.
         mask_bytes: What a dense boolean mask takes, shared by heads and batch; no mask of known structure needs it.
-        kv_cache_bytes: What ``kv_len`` tokens keep in this layer for the tokens that follow.
+        kv_cache_bytes: What ``kv_len`` tokens keep in this layer for the tokens that follow, no more than a window.
         peak_bytes: What the attention core allocates at its peak, its results included.
     """
 
@@ -54,6 +54,7 @@ def cost(
     cross: bool = False,
     masked: bool = False,
     causal: bool = False,
+    window: int | None = None,
 ) -> Cost:
     """Predict what one layer costs.
 
@@ -71,36 +72,66 @@ def cost(
         cross: The keys are those of another sequence of ``kv_len`` tokens, projected in this call.
         masked: A dense boolean mask is given.
         causal: A causal mask is given as a rule.
+        window: Keys that each query sees, its own the last of them; None is all. A backend that keeps the score matrix
+            has the pairs of all keys that any query sees, under a dense mask; another has the window's alone. What is
+            outside it at the beginning of the sequence is not subtracted. The peak is that under a dense mask, too.
 
     Raises:
         Refusal: If a size is not a whole number of at least 1, or dtype or backend is not known.
+        ValueError: If a window is given to a variant that keeps a state in place of keys.
         KeyError: If the variant is not known.
 
     Source:
         Counting of traffic by tensors written and read: FlashAttention, section 3.1, https://arxiv.org/abs/2205.14135
         FLOPs of a matrix product, 2·m·n·k: Kaplan et al. 2020, section 2.1, https://arxiv.org/abs/2001.08361
     """
-    for name, size in (("q_len", q_len), ("kv_len", kv_len), ("batch", batch)):
+    for name, size in (
+        ("q_len", q_len),
+        ("kv_len", kv_len),
+        ("batch", batch),
+        ("window", 1 if window is None else window),
+    ):
         check_size(name, size)
     variant = VARIANTS[variant] if isinstance(variant, str) else variant
     itemsize = dtype_size(str(dtype).removeprefix("torch."))
     backend = variant.pick(backend.key if isinstance(backend, Backend) else backend)
-    new = kv_len if cross else min(q_len, kv_len)
-    score_bytes = batch * variant.scores(config, q_len, kv_len) * itemsize
-    cache = batch * _elements(variant, config, kv_len) * variant.cache_itemsize(itemsize)
-    tokens = variant.acts_on(config, q_len, kv_len, new)
-    moved = batch * _moved(variant, config, q_len, tokens) * itemsize + cache
-    passes = variant.score_passes(backend)
+    work = Work(q_len, kv_len, batch, itemsize, masked, causal)
+    return _count(variant, config, work, backend, kv_len if cross else min(q_len, kv_len), window)
+
+
+def _count(variant: Variant, config: Any, work: Work, backend: str, new: int, window: int | None) -> Cost:
+    """Add up what the variant declares; ``new`` of the keys are not cached."""
+    q_len, batch, itemsize = work.q_len, work.batch, work.itemsize
+    keys, seen = _reach(variant, config, q_len, work.kv_len, window)
+    passes, parameters = variant.score_passes(backend), variant.parameters(config)
+    pairs = keys if passes else seen
+    flops = variant.flops(config, q_len, keys, new)
+    if pairs < keys:
+        flops += variant.mix_flops(config, q_len, pairs) - variant.mix_flops(config, q_len, keys)
+    score_bytes = batch * variant.scores(config, q_len, pairs) * itemsize
+    read, kept = (batch * _elements(variant, config, n) * variant.cache_itemsize(itemsize) for n in (keys, seen))
+    moved = batch * _moved(variant, config, q_len, variant.acts_on(config, q_len, keys, new)) * itemsize + read
+    held = work._replace(kv_len=keys, masked=work.masked or seen < keys)
     return Cost(
-        parameters=variant.parameters(config),
-        flops=batch * variant.flops(config, q_len, kv_len, new),
-        bytes_moved=variant.parameters(config) * itemsize + moved + passes * score_bytes,
-        weight_bytes=variant.parameters(config) * itemsize,
+        parameters=parameters,
+        flops=batch * flops,
+        bytes_moved=parameters * itemsize + moved + passes * score_bytes,
+        weight_bytes=parameters * itemsize,
         score_bytes=score_bytes,
-        mask_bytes=q_len * kv_len,
-        kv_cache_bytes=cache,
-        peak_bytes=variant.peak_bytes(config, Work(q_len, kv_len, batch, itemsize, masked, causal), backend),
+        mask_bytes=q_len * keys,
+        kv_cache_bytes=kept,
+        peak_bytes=variant.peak_bytes(config, held, backend),
     )
+
+
+def _reach(variant: Variant, config: Any, q_len: int, kv_len: int, window: int | None) -> tuple[int, int]:
+    """Give how many keys all queries together see, and how many one of them does."""
+    if window is None:
+        return kv_len, kv_len
+    if not variant.grows(config):
+        raise ValueError(f"window must be None for {variant.key}, which keeps no keys, got {window}")
+    seen = min(window, kv_len)
+    return min(seen + q_len - 1, kv_len), seen
 
 
 def _elements(variant: Variant, config: Any, tokens: int) -> int:

@@ -1,6 +1,7 @@
 """Cost: golden numbers, and every prediction against what torch counts and allocates."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -204,3 +205,39 @@ def test_a_causal_mask_costs_the_fused_call_no_matrix():
     query = torch.randn(1, 2, 512, 16)
     causal = peak_bytes(lambda: BACKENDS["sdpa"].attend(query, query, query, allowed=MASKS["causal"].build()))
     assert causal <= BACKENDS["sdpa"].peak_bytes(Shape(1, 2, 2, 512, 512, 16), 4, False)
+
+
+# Four heads of 8 over two KV heads, a token vector of 32, no biases: 3,072 weights.
+SMALL = VARIANTS["gqa"].config(
+    hidden_size=32, num_attention_heads=4, num_key_value_heads=2, head_dim=8, biases=False
+)  # fmt: skip
+
+
+def test_one_query_of_a_window_is_one_over_so_many_tokens():
+    assert cost("gqa", SMALL, q_len=1, kv_len=50, window=16) == cost("gqa", SMALL, q_len=1, kv_len=16)
+    assert cost("gqa", SMALL, q_len=7, kv_len=12, window=16) == cost("gqa", SMALL, q_len=7, kv_len=12)
+
+
+def test_a_window_of_several_queries_is_counted_by_hand():
+    """Twenty queries with 16 keys each see 35 keys together, of which 16 are kept for the next."""
+    got = cost("gqa", SMALL, q_len=20, kv_len=50, window=16, backend="sdpa")
+    assert got.flops == 20 * 2 * 3072 + 2 * 4 * 20 * 16 * (8 + 8)
+    assert got.kv_cache_bytes == 16 * 2 * 2 * 8 * 4
+    assert (got.score_bytes, got.mask_bytes) == (4 * 20 * 16 * 4, 20 * 35)
+    # Projections read and write 64, 48, 48 and 64 numbers a token, the core reads 32 of a query and writes 32.
+    assert got.bytes_moved == 4 * (3072 + 20 * (64 + 48 + 48 + 64) + 20 * 64 + 35 * 2 * 2 * 8)
+    whole = cost("gqa", SMALL, q_len=50, kv_len=50, window=16, backend="sdpa")
+    assert whole.flops == 50 * 2 * 3072 + 2 * 4 * 50 * 16 * 16
+    assert whole.bytes_moved == cost("gqa", SMALL, q_len=50, kv_len=50, backend="sdpa").bytes_moved
+    # Eager has every pair of the 35 keys, as the same call over 35 keys has, and a mask.
+    eager = cost("gqa", SMALL, q_len=20, kv_len=50, window=16, backend="eager")
+    same = cost("gqa", SMALL, q_len=20, kv_len=35, masked=True, backend="eager")
+    assert eager == replace(same, kv_cache_bytes=got.kv_cache_bytes)
+
+
+def test_a_state_has_no_window():
+    config = VARIANTS["linear"].config(hidden_size=32, num_attention_heads=4)
+    with pytest.raises(ValueError, match="window must be None for linear, which keeps no keys, got 16"):
+        cost("linear", config, q_len=1, kv_len=50, window=16)
+    with pytest.raises(Refusal, match="window must be a whole number"):
+        cost("gqa", SMALL, q_len=1, kv_len=50, window=0)

@@ -168,6 +168,15 @@ def test_works_that_stand_together_are_named_together():
     assert list(annotations(steep)) == ["a", "left", "right"]
 
 
+def test_what_was_measured_has_a_colour_of_its_own():
+    roofs = [Roof(str(index), 100.0, 10.0) for index in range(6)]
+    figure = roofline(roofs, {"left": 1.0}, {"left": (1.0, 7.0)}, x_title="x", measured_name="here")
+    *lines, marks, here = figure["data"]
+    taken = {trace["line"]["color"] for trace in lines} | {marks["marker"]["color"]}
+    assert here["marker"]["color"] == here["marker"]["line"]["color"] == "theme-text" not in taken
+    assert here["marker"]["symbol"] == ["circle-open"]
+
+
 def test_this_machine_carries_work_at_its_own_data_type(monkeypatch):
     monkeypatch.setattr(type(cost_picture.desk()), "speed", lambda desk, asked: Speed(1e11, 1e10))
     mine = view(dtype="bfloat16", hardware="h100,apple-m4")
@@ -211,7 +220,7 @@ def test_a_published_model_has_the_cache_of_all_its_layers(model, given, said_as
     caption = cost_picture.draw(mine, "en").caption
     assert f"{said_as} in all {every.layers}" in caption
     # One layer keeps more than its share of what layers with windows keep: the caption says which layer that is.
-    assert ("keeps every token" in caption) == bool(PRESETS[model].sliding_layers)
+    assert ("keeps every token, as drawn here" in caption) == bool(PRESETS[model].sliding_layers)
     assert caption.startswith(PRESETS[model].label.en)
 
 
@@ -231,6 +240,107 @@ def test_a_full_window_takes_no_more():
     assert whole(view(model="gemma-3-27b", context="1023")).token_bytes == 62 * 8 * 1024
     assert whole(view(model="gemma-3-27b", context="1024")).token_bytes == 10 * 8 * 1024
     assert whole(view(model="mistral-7b-v0-1", context="32768")).token_bytes == 0
+
+
+def test_the_layer_that_is_drawn_is_one_that_the_model_has():
+    """Mistral 7B v0.1 has windows of 4,096 alone: a step reads so many keys and values of 8 heads of 128."""
+    mistral = settle({"model": "mistral-7b-v0-1", "context": "32768"})
+    assert "layer" not in mistral.knobs and mistral.view.window == 4096
+    step, full = priced(mistral.view, "decode"), priced(view(model="mistral-7b-v0-3", context="32768"), "decode")
+    assert step.kv_cache_bytes == 4096 * 2 * 8 * 128 * 2 == full.kv_cache_bytes // 8
+    assert full.bytes_moved - step.bytes_moved == (32_768 - 4096) * 2 * 8 * 128 * 2
+    assert full.flops - step.flops == 2 * 32 * (32_768 - 4096) * 256
+    # The prompt's queries see 4,096 keys each.
+    assert priced(mistral.view, "prefill").flops == 32_768 * (2 * 41_943_040 + 2 * 32 * 4096 * 256)
+    every, one = whole(mistral.view), whole(mistral.view, layers=1)
+    assert (every.cache_bytes, every.step) == (32 * one.cache_bytes, tuple(32 * taken for taken in one.step))
+    assert one.reserved_bytes == full.kv_cache_bytes
+    # What several devices share, unequal lengths and what is measured are of that layer too.
+    assert split(mistral.view).one.kv_cache_bytes == step.kv_cache_bytes // 4
+    assert unequal(view(model="mistral-7b-v0-1", lengths="9000,100")).packed.cache_bytes == (4096 + 100) * 4096
+    assert all(one.keys <= 128 for one in measurable(view(model="gpt-oss-20b", layer="window")))
+
+
+def test_layers_of_two_kinds_are_chosen_by_link():
+    both = {"model": "gemma-3-1b", "context": "32768"}
+    every, window = settle(both), settle(both | {"layer": "window"})
+    assert "layer" in every.knobs and window.link() == both | {"layer": "window"} and not window.notes
+    # One KV head of 256, two bytes.
+    kept = [priced(settled.view, "decode").kv_cache_bytes for settled in (every, window)]
+    assert kept == [32_768 * 1024, 512 * 1024]
+    assert whole(every.view) == whole(window.view)
+    assert "139 MiB in all 26, windows kept" in cost_picture.draw(every.view, "en").caption
+    said = cost_picture.draw(window.view, "en").caption
+    assert "512 KiB in a layer with a window of 512 tokens, as drawn here, 139 MiB in all 26." in said
+    for given in (
+        {"layer": "window"},
+        {"model": "llama-3-8b", "layer": "window"},
+        both | {"heads": "2", "layer": "window"},
+    ):
+        settled = settle(given)
+        assert "layer was window, which can be chosen only where" in settled.notes[0].en
+        assert settled.view.window is None and "layer" not in settled.link()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_kind_of_layer_is_chosen_on_the_page(language):
+    app = visit(language, page="cost", model="gemma-3-27b", context="131072")
+    # Keys and values of 16 heads of 128 in two bytes, of 131,072 tokens.
+    assert f"| {say(language, 'cost.model.one_every')} |" in said(app) and re.search(
+        r"\| 1 GiB \| 10.4 GiB \|", said(app)
+    )
+    app.selectbox(key="cost.layer").set_value("window")
+    check(app.run())
+    assert link(app) == {"model": "gemma-3-27b", "context": "131072", "layer": "window"}
+    assert f"| {say(language, 'cost.model.one_window')} |" in said(app) and re.search(
+        r"\| 8 MiB \| 10.4 GiB \|", said(app)
+    )
+    assert say(language, "cost.table.note_window", window="1,024") in said(app)
+    app.selectbox(key="cost.model").set_value("gemma-3-1b")
+    check(app.run())
+    assert link(app) == {"model": "gemma-3-1b", "context": "131072"} and not app.warning
+    app.selectbox(key="cost.model").set_value("mistral-7b-v0-1")
+    check(app.run())
+    assert link(app) == {"model": "mistral-7b-v0-1", "context": "131072"}
+    assert say(language, "cost.table.note_window", window="4,096") in said(app)
+    app.selectbox(key="cost.pair").set_value("gqa-eager")
+    check(app.run())
+    assert say(language, "cost.table.note_eager", window="4,096") in said(app)
+
+
+def cells(app, first):
+    """Give a table's rows by their names, of the table whose first row begins so."""
+    (text,) = [entry.value for entry in app.markdown if entry.value.startswith(f"| {first} |")]
+    return {row.split(" | ")[0].strip("| "): row.strip("| ").split(" | ")[1:] for row in text.splitlines()}
+
+
+def test_a_state_is_called_one_and_takes_no_mask():
+    app = visit(page="cost", pair="linear-chunked")
+    rows = cells(app, "One layer")
+    # 32 heads of 128 by 128 and 128 sums, in float32.
+    assert rows["State"] == ["2.02 MiB"] * 4 and units.binary_bytes(32 * 128 * 129 * 4) == "2.02 MiB"
+    assert rows["Dense mask"] == rows["Whole score matrix"] == ["none"] * 4
+    assert cells(app, "Attention alone")["State, whatever the context"] == ["2.02 MiB", "64.5 MiB"]
+    assert (
+        "State, whatever the context: 2.02 MiB in a layer"
+        in cost_picture.draw(view(pair="linear-chunked"), "en").caption
+    )
+    assert "KV cache" not in said(app).replace("KV cache on", "") and "State on each" in [
+        one.label for one in app.metric
+    ]
+    assert say("en", "cost.table.note_parallel") not in said(app)
+    assert say("en", "cost.table.note_parallel") in said(visit(page="cost", pair="linear-parallel", context="128"))
+
+
+def test_numbers_of_two_kernels_are_said_to_be():
+    """Fused kernels of torch take no values narrower than keys on a CPU: there the peak is the plain kernel's."""
+    app = visit(page="cost", model="deepseek-v3-r1-671b", context="131072")
+    rows = cells(app, "One layer")
+    # 128 heads of 131,072 by 131,072 scores in two bytes; scores and weights in four.
+    assert rows["Whole score matrix"][0] == "4 TiB" and rows["Peak of the core, torch on a CPU"][0] == "18.1 TiB"
+    assert say("en", "cost.table.note_plain") in said(app)
+    for pair in ("gqa-sdpa", "mla-flash", "mla-eager", "linear-chunked"):
+        assert say("en", "cost.table.note_plain") not in said(visit(page="cost", pair=pair, context="128"))
 
 
 @pytest.mark.parametrize("key", PRESETS)

@@ -170,7 +170,7 @@ def test_with_windows_and_without_are_labelled(windows, size, word, app):
     assert names[0] == f"gpt-oss-20b · {say('en', f'kv_cache.curve.{word}')}"
     other = {"windows": "ignored", "ignored": "windows"}[word]
     assert names[1] == f"gpt-oss-20b · {say('en', f'kv_cache.curve.{other}')}"
-    assert say("en", f"kv_cache.memory.{word}", layers=12, window=128) in said(app)
+    assert say("en", f"published.{word}", layers=12, window=128) in said(app)
     assert "kv_cache.windows" in widgets(app)
     go(app, {})
     assert "kv_cache.windows" not in widgets(app)  # a model without windows has none to ignore

@@ -10,7 +10,7 @@ from attnviz.benchmark import Contestant
 from attnviz.benchmark.pairs import PAIRS
 from attnviz.hardware import HARDWARE
 from attnviz.knobs import Choice, Integer, Knob, Lengths, Several, Value
-from attnviz.presets import PRESETS, Preset
+from attnviz.presets import PRESETS, LayerKind, Preset
 from attnviz.reading import Reader, Settled
 from attnviz.text import Refusal, Text, same
 from attnviz.variants import VARIANTS, Variant
@@ -30,10 +30,14 @@ _KV_FOLLOW = Text(
     "{name} was {got}, which does not divide {heads} heads; using {used}.",
     "{name} 原为 {got}，不能整除 {heads} 个头，改用 {used}。",
 )
+_NO_CHOICE = Text(
+    "{name} was {got}, which can be chosen only where a published model has layers of both kinds; using {used}.",
+    "{name} 原为 {got}，只有同时含两种层的已公布模型才能选择，改用 {used}。",
+)
 KV_HEADS = "num_key_value_heads"
 OWN = "own"
 # What a published model sets.
-SETS = ("pair", "heads", "kv_heads", "d_k", "width", "layers")
+SETS = ("pair", "heads", "kv_heads", "d_k", "width", "layers", "layer")
 
 KNOBS: Mapping[str, Knob] = MappingProxyType(
     {
@@ -58,6 +62,8 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
                     Text("hidden_size; heads times d_k where no model is chosen.",
                          "即 hidden_size；未选模型时为头数乘以 d_k。"), low=1, high=65_536),
             Integer("layers", Text("Layers", "层数"), 32, low=1, high=1000),
+            Choice("layer", Text("Layer drawn", "所画的层"), "all",
+                   options={"all": Text("all tokens", "全部 token"), "window": Text("window", "窗口")}),
             Integer("batch", Text("Batch", "批大小"), 1, low=1, high=1024, slider_high=256,
                     stops=(1, 2, 4, 8, 16, 32, 64, 128, 256)),
             Integer("new", Text("New tokens of extend", "续写的新 token 数"), 512, low=1, high=2**20),
@@ -86,6 +92,7 @@ class View:
     kv_heads: int
     width: int
     layers: int
+    layer: str
     batch: int
     new: int
     drafts: int
@@ -125,6 +132,16 @@ class View:
         alike = self.layers == published(preset)["layers"] and self.sizes == _layer(preset)
         return preset if alike else None
 
+    @property
+    def kinds(self) -> tuple[LayerKind, ...]:
+        """Give the layers that cache something, a published model's each as it is."""
+        return (LayerKind(self.layers, None),) if self.preset is None else self.preset.kinds()
+
+    @property
+    def window(self) -> int | None:
+        """Give how many tokens the layer that is drawn keeps; None is all."""
+        return self.kinds[-1 if self.layer == "window" else 0].window
+
     def queries(self, scenario: str) -> int:
         """Give how many tokens ask in a scenario."""
         asked = {"prefill": self.context, "extend": self.new, "speculative": self.drafts + 1, "decode": 1}
@@ -141,6 +158,7 @@ def published(preset: Preset) -> dict[str, Value]:
         "d_k": shape.head_dim,
         "width": shape.hidden_size,
         "layers": preset.full_layers + preset.sliding_layers,
+        "layer": "all",
     }
     return {name: found[name] for name in SETS}
 
@@ -176,7 +194,11 @@ def settle(given: Mapping[str, object]) -> Settled[View]:
             reader.defaults["width"] = _wide(reader)
         reader.values["width"] = reader.defaults["width"]
         view = _view(reader)
-    return reader.settled(view)
+    if len(view.kinds) == 1:
+        if view.layer != "all":
+            reader.follow("layer", "all", _NO_CHOICE)
+        reader.knobs.pop("layer")
+    return reader.settled(_view(reader))
 
 
 def shares(variant: Variant) -> bool:

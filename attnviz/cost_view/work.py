@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from attnviz import config
+from attnviz.backends import BACKENDS
 from attnviz.benchmark import Probe, Request
 from attnviz.benchmark.pairs import PAIRS
 from attnviz.cost import Cost, cost
@@ -24,13 +25,19 @@ MOST_MEASURED = 1024
 
 
 def priced(view: View, scenario: str, dtype: str | None = None) -> Cost:
-    """Give what the layer costs in a scenario, in the view's data type or another."""
+    """Give what the layer that is drawn costs in a scenario, in the view's data type or another."""
     other = view if dtype is None else replace(view, dtype=dtype)
-    return _of(other, view.sizes, view.queries(scenario), view.context, view.batch)
+    return _of(other, view.window, view.queries(scenario), view.context, view.batch)
+
+
+def plain(view: View) -> bool:
+    """Say whether torch has no fused kernel for the core on a CPU, its values being of another width than its keys."""
+    shape, backend = view.variant.heads(view.sizes), BACKENDS.get(PAIRS[view.pair].backend)
+    return backend is not None and "math" in backend.kernel_bytes and shape.v_head_dim != shape.head_dim
 
 
 class Whole(NamedTuple):
-    """Hold what the attention of all layers comes to, beside one that keeps every token.
+    """Hold what the attention of all layers comes to.
 
     Args:
         layers: How many there are; layers without keys and values are not among them.
@@ -50,25 +57,26 @@ class Whole(NamedTuple):
 
 
 def whole(view: View, *, layers: int | None = None) -> Whole:
-    """Add up the layers, a published model's each as it is; ``layers`` takes so many that keep every token."""
+    """Add up the layers, a published model's each as it is; ``layers`` takes so many like the one that is drawn."""
     alike = layers or view.layers
-    preset = None if layers else view.preset
-    kinds = (LayerKind(alike, None),) if preset is None else preset.kinds()
+    kinds = view.kinds if layers is None else (LayerKind(layers, view.window),)
     flops = moved = cached = added = 0
     for count, window in kinds:
-        step = _of(view, view.sizes, 1, min(view.context, window or view.context), view.batch)
+        step = _of(view, window, 1, view.context, view.batch)
         flops, moved = flops + count * step.flops, moved + count * step.bytes_moved
         cached += count * step.kv_cache_bytes
-        now, then = (min(tokens, window or tokens) for tokens in (view.context, view.context + 1))
-        held, grown = (_of(view, view.sizes, 1, tokens, 1).kv_cache_bytes for tokens in (now, then))
+        held, grown = (_of(view, window, 1, view.context + more, 1).kv_cache_bytes for more in (0, 1))
         added += count * (grown - held)
-    full = priced(view, "decode")
+    full = _of(view, None, 1, view.context, view.batch)
     return Whole(alike, alike * full.parameters, added, cached, alike * full.kv_cache_bytes, (flops, moved))
 
 
-def _of(view: View, sizes: Any, q_len: int, kv_len: int, batch: int) -> Cost:
-    backend = PAIRS[view.pair].backend
-    return cost(view.variant, sizes, q_len=q_len, kv_len=kv_len, batch=batch, dtype=view.dtype, backend=backend)
+def _of(view: View, window: int | None, q_len: int, kv_len: int, batch: int, sizes: Any = None) -> Cost:
+    """Give what the view's layer costs with a window, or one of other sizes."""
+    return cost(
+        view.variant, view.sizes if sizes is None else sizes, q_len=q_len, kv_len=kv_len, batch=batch,
+        dtype=view.dtype, backend=PAIRS[view.pair].backend, window=window,
+    )  # fmt: skip
 
 
 class Share(NamedTuple):
@@ -117,7 +125,7 @@ def split(view: View) -> Share:
         kv_heads = max(1, shared // view.devices)
         own[KV_HEADS] = kv_heads
     part = view.variant.config(**own)
-    one, step = (_of(view, part, q_len, view.context, view.batch) for q_len in (view.context, 1))
+    one, step = (_of(view, view.window, q_len, view.context, view.batch, part) for q_len in (view.context, 1))
     row = view.batch * whole.hidden_size * config.dtype_size(view.dtype)
     ring = [2 * (view.devices - 1) * row * n // view.devices for n in (view.context, 1)]
     return Share(view.devices, kv_heads, one, step, *ring)
@@ -146,8 +154,8 @@ def unequal(view: View) -> Unequal:
 
 
 def _together(view: View, lengths: tuple[int, ...]) -> Batch:
-    prompts = [_of(view, view.sizes, length, length, 1) for length in lengths]
-    steps = [_of(view, view.sizes, 1, length, 1) for length in lengths]
+    prompts = [_of(view, view.window, length, length, 1) for length in lengths]
+    steps = [_of(view, view.window, 1, length, 1) for length in lengths]
     moved = steps[0].weight_bytes + sum(step.bytes_moved - step.weight_bytes for step in steps)
     flops, cached = sum(one.flops for one in prompts), sum(one.kv_cache_bytes for one in prompts)
     return Batch(sum(lengths), flops, cached, moved)
@@ -161,8 +169,11 @@ def probe(view: View) -> Probe:
 
 
 def measurable(view: View) -> tuple[Request, ...]:
-    """Give a request for each scenario on this machine: one sequence, with a context that ends soon."""
-    context = min(view.context, MOST_MEASURED)
+    """Give a request for each scenario on this machine: one sequence, with a context that ends soon.
+
+    Of a layer with a window no more tokens than it holds: what would lie outside it takes part in nothing.
+    """
+    context = min(view.context, MOST_MEASURED, view.window or MOST_MEASURED)
     own = probe(view)
     shared = {"dtype": own.dtype, "device": own.device, "budget_s": 0.5, "rounds": 7}
     return tuple(Request((view.contestant,), min(view.queries(name), context), context, **shared) for name in SCENARIOS)

@@ -18,6 +18,8 @@ _OPEN_END = 100.0
 # Share of the width that is left for the roofs' names.
 _NAMES = 0.17
 _GREY = "rgba(128,128,128,0.9)"
+# Of what was measured: no roof has it.
+_INK = "theme-text"
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up")
 
 
@@ -72,7 +74,7 @@ def roofline(
         data.append({
             "type": "scatter", "mode": "markers", "x": [x for x, _ in measured.values()],
             "y": [y for _, y in measured.values()], "name": measured_name, "text": list(measured),
-            "marker": {"symbol": symbols, "size": 14, "line": {"width": 3}},
+            "marker": {"symbol": symbols, "size": 14, "color": _INK, "line": {"width": 3, "color": _INK}},
             "hovertemplate": "%{text}: %{y:.3~s}FLOP/s · %{x:.3~g} FLOP/B<extra></extra>",
         })  # fmt: skip
     heights = [math.log10(y) for trace in data for y in trace["y"]] or [0.0, 1.0]

@@ -66,12 +66,23 @@ def draw(view: View, language: str, requests: Sequence[Request] = (), shown: Seq
     each = ", ".join(f"{name} {units.number(intensity)}" for name, intensity in work.items())
     model = "" if view.preset is None else f"{view.preset.label.say(language)} · "
     fields = {"pair": f"{model}{PAIRS[view.pair].name}", "context": units.count(view.context), "dtype": view.dtype}
-    layers = whole(view)
-    fields |= {"layers": layers.layers, "each": each, "all": units.binary_bytes(layers.cache_bytes)}
-    fields["cache"] = units.binary_bytes(layers.reserved_bytes // layers.layers)
-    windows = layers.cache_bytes < layers.reserved_bytes
-    caption = say(language, "cost.caption_windows" if windows else "cost.caption", **fields)
+    caption = say(language, "cost.caption", **fields, kept=_kept(view, language), each=each)
     return Drawn(figure, caption, caption)
+
+
+def _kept(view: View, language: str) -> str:
+    """Say what one layer and all of them keep, and which layer is drawn where there could be another."""
+    one, every = whole(view, layers=1), whole(view)
+    name = keeps(view)
+    if name == "cache" and view.preset is not None and view.preset.sliding_layers:
+        name = "every" if view.window is None else "window"
+    sizes = {"one": units.binary_bytes(one.cache_bytes), "all": units.binary_bytes(every.cache_bytes)}
+    return say(language, f"cost.kept.{name}", **sizes, layers=every.layers, window=units.count(view.window or 0))
+
+
+def keeps(view: View) -> str:
+    """Give the key of the words for what a layer keeps: keys and values, or a state."""
+    return "cache" if view.variant.grows(view.sizes) else "state"
 
 
 def frame(params: Mapping[str, str]) -> bytes:

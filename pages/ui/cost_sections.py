@@ -6,13 +6,28 @@ import streamlit as st
 
 from attnviz import units
 from attnviz.benchmark import Request, Result, desk
+from attnviz.benchmark.pairs import PAIRS
 from attnviz.cost import Cost
-from attnviz.cost_view import OWN, SCENARIOS, SETS, Batch, View, Whole, measurable, priced, probe, split, unequal, whole
+from attnviz.cost_view import (
+    OWN,
+    SCENARIOS,
+    SETS,
+    Batch,
+    View,
+    Whole,
+    measurable,
+    plain,
+    priced,
+    probe,
+    split,
+    unequal,
+    whole,
+)
 from attnviz.figures.roofline import HEIGHT
 from attnviz.hardware import HARDWARE, Hardware
 from attnviz.presets import PRESETS
 from attnviz.text import Refusal
-from pages.ui import cost_picture, layout, measured
+from pages.ui import cost_picture, layout, measured, published
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.plot import plot
@@ -51,7 +66,12 @@ def side_controls(panel: Panel, group: Group) -> None:
 
 def live_controls(panel: Panel, group: Group) -> None:
     """Draw whose layer it is, and the context that the picture follows."""
-    model, context, roofs = st.columns([1.2, 1.15, 1.85], vertical_alignment="bottom")
+    if "layer" in panel.settled.knobs:
+        model, layer, context, roofs = st.columns([1.9, 1.2, 2.05, 3.75], vertical_alignment="bottom")
+        with layer:
+            panel.control("layer")
+    else:
+        model, context, roofs = st.columns([1.2, 1.15, 1.85], vertical_alignment="bottom")
     with model:
         panel.control("model", sets=SETS)
     with context:
@@ -102,16 +122,16 @@ def model(panel: Panel) -> None:
     bare = not getattr(view.sizes, "biases", False)
     fields: Mapping[str, Callable[[Whole], str]] = {
         "parameters" if bare else "biased": lambda held: units.count(held.parameters),
-        "cache": lambda held: units.binary_bytes(held.cache_bytes),
-        "token": lambda held: units.binary_bytes(held.token_bytes),
+        cost_picture.keeps(view): lambda held: units.binary_bytes(held.cache_bytes),
         "reserved": lambda held: units.binary_bytes(held.reserved_bytes),
+        "token": lambda held: units.binary_bytes(held.token_bytes),
         "flops": lambda held: units.flops(held.step[0]),
         "moved": lambda held: units.binary_bytes(held.step[1]),
     }
     if every.cache_bytes == every.reserved_bytes:
         fields = {name: give for name, give in fields.items() if name != "reserved"}
     st.subheader(panel.title("model.title"), anchor=False)
-    heading = (panel.title("model.what"), panel.title("model.one"), panel.title("model.all", layers=every.layers))
+    heading = (panel.title("model.what"), _one(panel), panel.title("model.all", layers=every.layers))
     lines = ["| " + " | ".join(heading) + " |", "|:--|--:|--:|"]
     for name, give in fields.items():
         lines.append(f"| {panel.title(f'model.{name}')} | {give(one)} | {give(every)} |")
@@ -120,23 +140,23 @@ def model(panel: Panel) -> None:
         st.caption(_published(panel, view))
 
 
+def _one(panel: Panel) -> str:
+    """Name the layer that is drawn, by its kind where a model has windows."""
+    view = panel.settled.view
+    if all(kind.window is None for kind in view.kinds):
+        return panel.title("model.one")
+    return panel.title("model.one_every" if view.window is None else "model.one_window")
+
+
 def _published(panel: Panel, view: View) -> str:
     """Say where a model's sizes come from, and what its windows and other layers change."""
-    chosen, settled = PRESETS[view.model], view.preset
+    chosen = PRESETS[view.model]
     said = [f"**{layout.escape(chosen.label.say(panel.language))}** ·"]
-    if settled is None:
-        said.append(panel.title("model.changed"))
+    if view.preset is None:
+        said.append(panel.title("model.changed_windows" if chosen.sliding_layers else "model.changed"))
     else:
-        if settled.sliding_layers:
-            fields = {"window": units.count(settled.window or 0), "layers": settled.sliding_layers}
-            said.append(panel.title("model.windows", **fields))
-        if settled.linear_layers:
-            said.append(panel.title("model.linear", layers=settled.linear_layers))
-        if view.context > settled.max_context:
-            said.append(panel.title("model.beyond", most=units.count(settled.max_context)))
-    if chosen.note is not None:
-        said.append(layout.escape(chosen.note.say(panel.language)))
-    return " ".join((*said, f"[{panel.title('model.source')}]({chosen.source})"))
+        said += published.told(chosen, panel.language, view.context)
+    return " ".join((*said, published.source(chosen, panel.language)))
 
 
 def ways(panel: Panel) -> None:
@@ -148,21 +168,36 @@ def ways(panel: Panel) -> None:
     st.caption("; ".join(label.fill(**new).say(panel.language) for label in SCENARIOS.values()))
     with st.container(key="cost.table"):
         st.markdown(_table(panel, view))
-    st.caption(panel.title("table.note"))
+    st.caption("  \n".join((panel.title("table.note"), *_notes(panel, view))))
     _split(panel, view)
     _unequal(panel, view)
 
 
+def _notes(panel: Panel, view: View) -> list[str]:
+    """Say of which kernel the numbers are, where they are not all of one."""
+    said = []
+    if plain(view):
+        said.append(panel.title("table.note_plain"))
+    if view.window is not None and view.window < view.context:
+        whole_matrix = view.variant.score_passes(PAIRS[view.pair].backend)
+        key = "table.note_eager" if whole_matrix else "table.note_window"
+        said.append(panel.title(key, window=units.count(view.window)))
+    if PAIRS[view.pair].backend == "parallel":
+        said.append(panel.title("table.note_parallel"))
+    return said
+
+
 def _table(panel: Panel, view: View) -> str:
     """Give the quantities in rows, the ways to call in columns, as a table in Markdown."""
+    none = panel.title("table.none")
     fields: Mapping[str, Callable[[Cost], str]] = {
         "flops": lambda one: units.flops(one.flops),
         "moved": lambda one: units.binary_bytes(one.bytes_moved),
         "intensity": lambda one: units.number(one.intensity),
-        "scores": lambda one: units.binary_bytes(one.score_bytes),
-        "mask": lambda one: units.binary_bytes(one.mask_bytes),
+        "scores": lambda one: units.binary_bytes(one.score_bytes) if one.score_bytes else none,
+        "mask": lambda one: units.binary_bytes(one.mask_bytes) if one.score_bytes else none,
         "peak": lambda one: units.binary_bytes(one.peak_bytes),
-        "cache": lambda one: units.binary_bytes(one.kv_cache_bytes),
+        cost_picture.keeps(view): lambda one: units.binary_bytes(one.kv_cache_bytes),
     }
     prices = [priced(view, name) for name in SCENARIOS]
     heading = [panel.title(f"way.{name}") for name in SCENARIOS]
@@ -173,7 +208,7 @@ def _table(panel: Panel, view: View) -> str:
             continue
         name = panel.title("table.least" if entry.peak else "table.least_memory", name=layout.escape(entry.short))
         rows.append([name, *(_least(panel, entry, view.dtype, one) for one in prices)])
-    lines = ["| " + " | ".join(cells) + " |" for cells in ([panel.title("table.way"), *heading], *rows)]
+    lines = ["| " + " | ".join(cells) + " |" for cells in ([_one(panel), *heading], *rows)]
     return "\n".join([lines[0], "|:--" + "|--:" * len(SCENARIOS) + "|", *lines[1:]])
 
 
@@ -197,7 +232,7 @@ def _split(panel: Panel, view: View) -> None:
     columns = st.columns(4)
     given = {
         "parameters": units.short_count(share.one.parameters),
-        "cache": units.binary_bytes(share.one.kv_cache_bytes),
+        cost_picture.keeps(view): units.binary_bytes(share.one.kv_cache_bytes),
         "reduced": units.binary_bytes(share.reduced_bytes),
         "step": units.binary_bytes(share.step_bytes),
     }
@@ -216,7 +251,7 @@ def _unequal(panel: Panel, view: View) -> None:
     fields: Mapping[str, Callable[[Batch], tuple[int, str]]] = {
         "tokens": lambda one: (one.tokens, units.count(one.tokens)),
         "flops": lambda one: (one.flops, units.flops(one.flops)),
-        "cache": lambda one: (one.cache_bytes, units.binary_bytes(one.cache_bytes)),
+        cost_picture.keeps(view): lambda one: (one.cache_bytes, units.binary_bytes(one.cache_bytes)),
         "step": lambda one: (one.step_bytes, units.binary_bytes(one.step_bytes)),
     }
     names = ("what", "padded", "packed", "waste")

@@ -8,7 +8,7 @@ from attnviz import units
 from attnviz.kv_cache_view.memory import Fit, fits, per_token, taken, weight_bytes
 from attnviz.kv_cache_view.view import View
 from attnviz.presets import PARAMETERS
-from pages.ui import kv_cache_charts, kv_cache_maps, layout, translate
+from pages.ui import kv_cache_charts, kv_cache_maps, layout, published, translate
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.heatmap import heatmap
@@ -179,19 +179,11 @@ def _model(panel: Panel, view: View) -> None:
     said = [f"**{label}** · {panel.title(f'memory.shape.{preset.variant}', **_shape(view))}"]
     if preset.variant == "mla":
         said.append(mha_of(preset.config, panel.language))
-    if preset.sliding_layers:
-        fields = {"layers": preset.sliding_layers, "window": units.count(preset.window or 0)}
-        said.append(panel.title("memory.windows" if view.windows else "memory.ignored", **fields))
-    if preset.linear_layers:
-        said.append(panel.title("memory.linear", layers=preset.linear_layers))
-    if view.context > preset.max_context:
-        said.append(panel.title("memory.beyond", most=units.count(preset.max_context)))
-    if preset.note is not None:
-        said.append(layout.escape(preset.note.say(panel.language)))
+    said += published.told(preset, panel.language, view.context, windows=view.windows)
     if preset.published is not None:
         text = layout.escape(preset.published.text.say(panel.language))
         said.append(f"{text} [{panel.title('memory.published')}]({preset.published.source})")
-    said.append(f"[{panel.title('memory.source')}]({preset.source})")
+    said.append(published.source(preset, panel.language))
     st.caption(" ".join(said))
     opened = layout.fold(panel.title("fit.table"), icon=":material/memory:", key="kv_cache.fit")
     if opened is not None:

@@ -159,7 +159,7 @@ def _model(panel: Panel, view: View) -> None:
         return
     said = []
     if model.linear_layers:
-        said.append(translate.say(panel.language, "kv_cache.memory.linear", layers=model.linear_layers))
+        said.append(translate.say(panel.language, "published.linear", layers=model.linear_layers))
     if model.note:
         said.append(layout.escape(model.note.say(panel.language)))
     if view.preset is None:

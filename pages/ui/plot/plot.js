@@ -73,7 +73,7 @@ function template(node) {
 }
 
 // A copy, for Plotly writes into what it draws; only columns of numbers are shared. A figure may name the theme's
-// colours, "theme-0" and so on, where each of its traces is to keep one of its own.
+// colours, "theme-0" and so on, where each of its traces is to keep one of its own, and "theme-text" its ink.
 function named(part, colors) {
   if (typeof part === "string") return part.startsWith("theme-") ? (colors[part.slice(6)] ?? "#888") : part
   if (Array.isArray(part)) return typeof part[0] === "number" ? part : part.map(one => named(one, colors))
@@ -190,7 +190,7 @@ class Plot {
     fallback.hidden = true
     chart.hidden = false
     const theme = (this.theme ??= template(this.root))
-    const { data, layout } = named(this.spec, theme.layout.colorway ?? [])
+    const { data, layout } = named(this.spec, { ...theme.layout.colorway, text: theme.layout.font.color })
     this.narrow = chart.clientWidth < NARROW
     if (this.narrow && layout.annotations) layout.annotations = layout.annotations.filter(note => note.name !== "wide")
     const own = { uirevision: "kept", autosize: true, height: this.data.height, ...layout, template: theme }

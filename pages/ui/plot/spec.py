@@ -26,7 +26,7 @@ def spec(figure: go.Figure | Mapping[str, Any], *, alt: str, caption: str = "") 
 
     Args:
         figure: The figure, or its data and layout as a mapping, which spares the building of one; what it sets itself
-            wins over the theme. A colour "theme-0" is the theme's first, and so on.
+            wins over the theme. A colour "theme-0" is the theme's first, and so on; "theme-text" is its ink.
         alt: The text alternative, with the numbers that matter.
         caption: Plain text above the figure, which follows it; lines are kept.
     """
