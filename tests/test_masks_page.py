@@ -164,7 +164,7 @@ def test_the_input_of_the_conventions_has_its_seed_beside_it(app):
     app.number_input(key="masks.seed").set_value(5)
     check(app.run())
     assert link(app)["seed"] == "5" and (shown(app, "masks.ways.main.fill")[1]["main"][0] != before).any()
-    go(app, {"section": "blocks"})
+    go(app, {"section": "reach"})
     assert "masks.seed" not in keys(app)
 
 
@@ -332,6 +332,10 @@ def test_skipping_is_timed_on_request_and_forgotten_with_the_settings(language):
     fresh.button(key="masks.measure").click()
     check(fresh.run())
     assert [m for m in fresh.markdown if "×**" in m.value or "倍**" in m.value]
+    fresh.number_input(key="masks.seed").set_value(5)
+    check(fresh.run())
+    assert link(fresh)["seed"] == "5"
+    assert not [m for m in fresh.markdown if "×**" in m.value or "倍**" in m.value]
     go(fresh, {"section": "blocks", "mask": "causal", "length": "64", "tile": "16"}, language)
     assert not [m for m in fresh.markdown if "×**" in m.value or "倍**" in m.value]
     go(fresh, {"section": "blocks", "length": "4096", "tile": "8"}, language)

@@ -90,6 +90,7 @@ def timing(panel: Panel) -> None:
             st.session_state[key] = (_timed(view), refused)
 
     st.button(panel.title("timing.button"), on_click=run, key="masks.measure", icon=":material/timer:")
+    panel.control("seed")
     measured_for, result = st.session_state.get(key, (None, None))
     if measured_for != _timed(view):
         return

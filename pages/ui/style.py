@@ -6,7 +6,7 @@
 STYLE = """<style>
 :root [data-testid="stMainBlockContainer"] { padding: 4.25rem 2rem 3rem; max-width: 100rem; }
 :root [data-testid="stMainBlockContainer"] h1 { padding: 0; font-size: 1.9rem; }
-:root .st-key-attention-stage [data-testid="stButtonGroup"] > div { flex-wrap: wrap; row-gap: 0.25rem; }
+:root [data-testid="stButtonGroup"] > div { flex-wrap: wrap; row-gap: 0.25rem; }
 :root .st-key-attention-stage button { padding-inline: 0.6rem; }
 :root [data-testid="stMetricValue"] { font-size: 1.75rem; }
 :root [data-testid="stSidebar"] { min-width: 16rem; max-width: 17.5rem; }

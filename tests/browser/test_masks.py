@@ -235,7 +235,7 @@ def test_a_phone_has_the_whole_width_and_no_more(visit: Open, section: str) -> N
     wide = page.evaluate(
         """limit => [...document.querySelectorAll("[data-testid=stMainBlockContainer] *")]
           .filter(e => e.checkVisibility() && e.getBoundingClientRect().right > limit + 1)
-          .filter(e => !e.closest("[data-testid=stCode], [data-testid=stButtonGroup], table, .js-plotly-plot"))
+          .filter(e => !e.closest("[data-testid=stCode], table, .js-plotly-plot"))
           .map(e => e.outerHTML.slice(0, 160))""",
         PHONE[0],
     )
