@@ -115,7 +115,7 @@ def test_one_token_is_told_in_the_singular_and_has_nothing_to_choose(language, a
     header, _ = unpack(frame({**alone, "lang": language, "parts": "align,layouts,paged,cross"}))
     words = str(header["parts"]) + str([figure["layout"]["meta"] for figure in header["figures"].values()])
     assert not re.search(r"\b1 \w*(tokens|keys)\b", words)
-    assert say(language, "kv_cache.count.token_one", count=1) in header["parts"]["main"]["caption"]
+    assert say(language, "count.token_one", count=1) in header["parts"]["main"]["caption"]
     go(app, alone, language)
     assert not app.warning and not {"kv_cache.step", "kv_cache.prompt"} & keys(app)
     assert say(language, "kv_cache.only") in said(app)

@@ -97,7 +97,7 @@ def test_features_that_float32_makes_zero_are_counted_and_named():
     assert 0 < lost < found.features and found.lost == pytest.approx(lost, rel=0.02)
     caption = unpack(frame(given))[0]["parts"]["weights"]["caption"]
     assert f"float32 makes {found.lost:,} of 4,096 features exactly 0" in caption
-    assert f"{found.nothing} rows have no weight" in caption and found.nothing > 0
+    assert f"Rows without any weight: {found.nothing}." in caption and found.nothing > 0
     # Where a feature may be 0, nothing is lost.
     assert both(view(feature_map="relu", size="5")).lost == 0
     assert "float32" not in unpack(frame({"feature_map": "relu"}))[0]["parts"]["weights"]["caption"]

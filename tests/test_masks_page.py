@@ -258,6 +258,16 @@ def test_a_long_map_is_pooled_and_its_numbers_are_exact(app):
     assert values["Pairs"] == "32,740"
 
 
+def test_one_query_one_key_and_one_pair_are_said_in_the_singular(app):
+    go(app, {"section": "conventions", "convention": "corner", "length": "1", "key_length": "5"})
+    assert "With 1 query and 5 keys" in said(app) and "allows **1 pair**, bottom-right **5 pairs**" in said(app)
+    go(app, {"section": "conventions", "convention": "window", "mask": "sliding_window", "window": "1", "length": "1"})
+    assert "is **1 pair** where" in said(app) and "means 1 key back" in said(app)
+    view = settle({"length": "1", "section": "blocks", "tile": "1"}).view
+    assert masks_picture.tile_text(view, 0, 0, "en") == "full: all of 1 pair"
+    assert "1 × 1 · 1 pair (100%)" in masks_maps.mask(view, "en").caption
+
+
 def test_numbers_that_would_be_cut_are_short_and_in_full_under_the_picture(app):
     go(app, {"mask": "sliding_window", "window": "4", "length": "131072"})
     values = {metric.label: metric.value for metric in app.metric}
@@ -385,7 +395,7 @@ def test_a_cell_is_said_in_words():
 
     assert (ask(row="5", col="5"), ask(row="5", col="6")) == ("may attend", "")
     assert ask(section="blocks", tile="8", row="1", col="1") == "partial: 36 of 64 pairs"
-    assert ask(section="blocks", tile="8", row="3", col="0") == "full: all 64 pairs"
+    assert ask(section="blocks", tile="8", row="3", col="0") == "full: all of 64 pairs"
     assert ask(section="blocks", tile="8", row="0", col="3") == "empty: none of 64 pairs"
     reach = {"section": "reach", "mask": "sliding_window", "window": "3", "row": "9", "col": "5"}
     assert (ask(**reach), ask(**reach, layers="1")) == ("after layer 2", "")

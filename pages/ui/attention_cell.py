@@ -10,7 +10,7 @@ from attnviz.view import View
 from attnviz.view_run import run
 from pages.ui import layout
 from pages.ui.controls import Panel
-from pages.ui.translate import table
+from pages.ui.translate import counted, table
 
 MOST_PRODUCTS = 8
 MOST_OUTPUTS = 4
@@ -168,13 +168,14 @@ def _steps(panel: Panel, worked: Cell) -> None:
     """Show the way from the score to the weight, one line for each step."""
     say = panel.title
     st.markdown(say("cell.softmax"))
+    products = counted(panel.language, "product", len(worked.products))
     final, score = formula(worked.final), formula(worked.score)
     scale = rf"${score} \times {formula(worked.scale, behind=True)}$"
     # The letter stands where the score that enters the softmax is reached.
     ready = [(say("cell.scaled"), scale, plain(worked.scaled)), *_changes(panel, worked)]
     ready[-1] = (f"{ready[-1][0]} $s$", *ready[-1][1:])
     rows = [
-        (f"{say('cell.score')} $q \\cdot k$", say("cell.score_from", count=len(worked.products)), plain(worked.score)),
+        (f"{say('cell.score')} $q \\cdot k$", say("cell.score_from", products=products), plain(worked.score)),
         *ready,
         (
             say("cell.mask"),
@@ -186,8 +187,9 @@ def _steps(panel: Panel, worked: Cell) -> None:
         rows.append((f"{say('cell.row_maximum')} $m$", say("cell.maximum_none"), "–"))
     else:
         side, kind, index = ("query", "column", "i") if worked.by_column else ("key", "row", "j")
+        among = {"queries" if worked.by_column else "keys": counted(panel.language, side, worked.keys_seen)}
         where = _place(panel, panel.settled.view, side, worked.maximum_key)
-        from_keys = say(f"cell.maximum_from_{kind}", count=worked.keys_seen, target=where)
+        from_keys = say(f"cell.maximum_from_{kind}", target=where, **among)
         power = rf"$e^{{{final} - {formula(worked.row_maximum, behind=True)}}}$"
         share = rf"${formula(worked.exponent)} \,/\, {formula(worked.row_sum)}$"
         rows += [

@@ -16,7 +16,7 @@ from attnviz.view import View
 from attnviz.view_run import census, make_config, run
 from pages.ui import layout
 from pages.ui.controls import Panel
-from pages.ui.translate import kernel
+from pages.ui.translate import counted, kernel
 
 SOURCES = (
     ("Vaswani et al. 2017, Attention Is All You Need, §3.2", "https://arxiv.org/abs/1706.03762"),
@@ -175,5 +175,6 @@ def _origin(panel: Panel) -> str:
     if own == 0:
         return panel.title("no_token")
     if 0 < own < view.length:
-        return panel.title("untrained") + " " + panel.title("repeats", tokens=own, length=units.count(view.length))
+        tokens = counted(panel.language, "token", own)
+        return panel.title("untrained") + " " + panel.title("repeats", tokens=tokens, length=units.count(view.length))
     return panel.title("untrained")

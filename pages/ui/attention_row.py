@@ -15,7 +15,7 @@ from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.plot import plot
 from pages.ui.plot.spec import spec, with_figures
-from pages.ui.translate import say, table
+from pages.ui.translate import counted, say, table
 
 PART = "row"
 
@@ -84,15 +84,15 @@ def _figure(view: View, language: str) -> tuple[go.Figure, str, str]:
         selected_word=words["selected"],
     )
     lines = _lines(view, detail, language)
-    counted = np.where(allowed & np.isfinite(weights), weights, -1.0)
+    finite = np.where(allowed & np.isfinite(weights), weights, -1.0)
     alt = say(
         language,
         "attention.row.alt",
         query=query,
         head=head,
-        keys=view.key_length,
-        high=f"{max(0.0, counted.max()):.4g}",
-        best=int(counted.argmax()),
+        keys=counted(language, "key", view.key_length),
+        high=f"{max(0.0, finite.max()):.4g}",
+        best=int(finite.argmax()),
         summary=lines[0],
     )
     return figure, alt, "\n".join(lines)

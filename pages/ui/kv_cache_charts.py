@@ -6,9 +6,8 @@ from attnviz import units
 from attnviz.figures.kv_cache import Bar, Line, memory_bars, size_curves
 from attnviz.kv_cache_view.memory import ENDLESS, Curve, Fit, curves, fits, per_token, taken, weight_bytes
 from attnviz.kv_cache_view.view import View
-from pages.ui.kv_cache_maps import counted
 from pages.ui.plot.spec import Drawn
-from pages.ui.translate import say
+from pages.ui.translate import counted, say
 
 
 def curve_name(view: View, curve: Curve, language: str) -> str:

@@ -13,8 +13,8 @@ from attnviz.kv_cache_view.decode import decode
 from attnviz.kv_cache_view.view import View
 from pages.ui.heatmap.frame import MASKED_STATE, NO_KEY_STATE, VALUE_STATE, Axis, Grid, Map
 from pages.ui.kv_cache_charts import Drawn
-from pages.ui.kv_cache_maps import KINDS, answer_of, counted, tiny
-from pages.ui.translate import say
+from pages.ui.kv_cache_maps import KINDS, answer_of, tiny
+from pages.ui.translate import counted, say
 
 ALIGN, LAYOUTS, PAGED, CROSS = "align", "layouts", "paged", "cross"
 STORAGE, CROSS_SIZES = "storage", "cross_sizes"

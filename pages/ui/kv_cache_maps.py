@@ -10,9 +10,8 @@ from attnviz.arrays import to_numpy
 from attnviz.kv_cache_view.decode import Answer, decode, layer_of, layout_of, vectors
 from attnviz.kv_cache_view.view import View
 from attnviz.masks import dense
-from pages.ui import translate
 from pages.ui.heatmap.frame import MASKED_STATE, VALUE_STATE, Axis, Grid, Map
-from pages.ui.translate import say
+from pages.ui.translate import counted, say
 
 WITH, WITHOUT = "with", "without"
 # On the diverging palette: what is saved work on one side of the background, what is done twice on the other.
@@ -33,11 +32,6 @@ class Cells(NamedTuple):
 def answer_of(view: View) -> Answer:
     """Give the step that the view shows."""
     return decode(view.scene)[view.step]
-
-
-def counted(language: str, what: str, count: int) -> str:
-    """Say how many there are of something, one in the singular."""
-    return translate.counted(language, f"kv_cache.count.{what}", count)
 
 
 def letters(view: View) -> dict[str, str]:

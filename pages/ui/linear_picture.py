@@ -10,7 +10,7 @@ from attnviz.linear_view.settings import View, settle
 from pages.ui import asked, linear_charts
 from pages.ui.heatmap.frame import MASKED_STATE, VALUE_STATE, Axis, Grid, Map, pack
 from pages.ui.plot.spec import specs, with_figures
-from pages.ui.translate import say
+from pages.ui.translate import counted, say
 
 FIGURE = "linear"
 WEIGHTS, STATE = "weights", "state"
@@ -44,7 +44,8 @@ def weights(view: View, language: str) -> Grid:
     said = {"caption": True, "signed": least < 0, "lost": found.lost > 0, "nothing": found.nothing > 0}
     caption = " ".join(say(language, f"linear.weights.{key}", **fields) for key, holds in said.items() if holds)
     last = {"softmax": f"{found.softmax[-1].max():.3g}", "linear": f"{found.linear[-1].max():.3g}"}
-    return Grid(drawn, caption, say(language, "linear.weights.alt", **fields, **last, length=view.length))
+    tokens = counted(language, "token", view.length)
+    return Grid(drawn, caption, say(language, "linear.weights.alt", **fields, **last, tokens=tokens))
 
 
 def state(view: View, language: str) -> Grid:

@@ -11,6 +11,7 @@ from attnviz.mask_view.scores import change
 from attnviz.mask_view.survey import Survey, Tiles, coarser, region, survey, tiles
 from attnviz.mask_view.view import View, settle
 from attnviz.masks import MASKS
+from pages.ui import translate
 from pages.ui.heatmap.frame import MASKED_STATE, NO_KEY_STATE, Axis, Grid, Map
 from pages.ui.translate import say
 
@@ -109,7 +110,7 @@ def mask(view: View, language: str) -> Grid:
     fields = {
         "name": name,
         "shape": shape(view),
-        "pairs": units.count(found.pairs),
+        "pairs": translate.counted(language, "pair", found.pairs),
         "share": units.percent(found.pairs / (view.length * view.key_length)),
         "low": units.count(int(found.keys.min())),
         "mean": units.number(float(found.keys.mean()), 4),

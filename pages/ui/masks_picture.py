@@ -14,7 +14,7 @@ from attnviz.masks import MASKS
 from pages.ui import asked, masks_maps, masks_ways
 from pages.ui.heatmap.frame import Grid, pack
 from pages.ui.plot.spec import spec, with_figures
-from pages.ui.translate import say
+from pages.ui.translate import counted, say
 
 FIGURE = "masks"
 GALLERY, MAIN, CHANGE, DIFFERENCE = "gallery", "main", "change", "difference"
@@ -156,7 +156,7 @@ def tile_text(view: View, row: int, col: int, language: str) -> str:
     cells = region(view.build_mask(), view.look, rows, cols)
     pairs, size = int(cells.sum()), cells.numel()
     word = "full" if pairs == size else "partial" if pairs else "empty"
-    return say(language, f"masks.blocks.{word}", pairs=units.count(pairs), size=units.count(size))
+    return say(language, f"masks.blocks.{word}", pairs=units.count(pairs), size=counted(language, "pair", size))
 
 
 def _reach_cell(view: View, params: Mapping[str, str], language: str) -> dict[str, object]:

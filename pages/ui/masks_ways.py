@@ -15,7 +15,7 @@ from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.heatmap import Chosen, heatmap
 from pages.ui.heatmap.frame import Grid, Map
-from pages.ui.translate import say, table
+from pages.ui.translate import counted, say, table
 
 HEIGHT = 340
 FLAT_HEIGHT = 270
@@ -134,7 +134,7 @@ def show(
             on_select=select,
         )
         if part == "main":
-            st.markdown(panel.title(f"ways.{_sentence(view, found)}", **_numbers(view, found)))
+            st.markdown(panel.title(f"ways.{_sentence(view, found)}", **_numbers(view, found, panel.language)))
     st.markdown("\n".join(_rows(panel, found)))
     opened = layout.fold(panel.title("ways.code"), icon=":material/code:", key="masks.ways")
     if opened is not None:
@@ -153,20 +153,22 @@ def _sentence(view: View, found: Comparison) -> str:
     return view.convention
 
 
-def _numbers(view: View, found: Comparison) -> dict[str, object]:
+def _numbers(view: View, found: Comparison, language: str) -> dict[str, object]:
     """Give the numbers of a comparison's sentence, counted from what was computed."""
     if view.convention == "fill":
         return {"least": units.number(1 / found.allowed.shape[1]), "keys": found.allowed.shape[1]}
     if view.convention == "window":
-        one, other = (_pairs(found.way(key)) for key in ("with_self", "plus_self"))
-        return {"window": window_of(view), "pairs": one, "more": other}
+        one, other = (_pairs(found.way(key), language) for key in ("with_self", "plus_self"))
+        window = window_of(view)
+        return {"window": window, "back": counted(language, "key", window), "pairs": one, "more": other}
     if view.convention == "corner":
-        one, other = (_pairs(found.way(key)) for key in ("top_left", "bottom_right"))
+        one, other = (_pairs(found.way(key), language) for key in ("top_left", "bottom_right"))
         torch_is = units.count(int(_seen(found.way("is_causal"))[0].sum()))
-        rows, cols = found.part.shape
+        rows, cols = (counted(language, *side) for side in zip(("query", "key"), found.part.shape, strict=True))
         return {"rows": rows, "cols": cols, "one": one, "other": other, "first": torch_is}
     if view.convention == "meaning":
-        return {"kept": units.count(int(found.allowed.sum())), "turned": _pairs(found.way("turned_sdpa"))}
+        kept = counted(language, "pair", int(found.allowed.sum()))
+        return {"kept": kept, "turned": _pairs(found.way("turned_sdpa"), language)}
     lost = found.way("zero_one").weights
     assert lost is not None
     rows = found.allowed.any(1)
@@ -179,8 +181,8 @@ def _seen(way: Way) -> np.ndarray:
     return way.weights > 0
 
 
-def _pairs(way: Way) -> str:
-    return units.count(int(_seen(way).sum()))
+def _pairs(way: Way, language: str) -> str:
+    return counted(language, "pair", int(_seen(way).sum()))
 
 
 def _rows(panel: Panel, found: Comparison) -> list[str]:

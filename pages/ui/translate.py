@@ -52,9 +52,9 @@ def say(language: str, key: str, **fields: object) -> str:
     return text.format(**{name: f.say(language) if isinstance(f, Text) else f for name, f in fields.items()})
 
 
-def counted(language: str, key: str, count: int) -> str:
-    """Give the text under ``key`` with its ``count``; one has a text of its own, ``key`` and "_one"."""
-    return say(language, f"{key}_one" if count == 1 else key, count=units.count(count))
+def counted(language: str, what: str, count: int) -> str:
+    """Say how many there are of something that ``count`` in the locale files names, one in the singular."""
+    return say(language, f"count.{what}_one" if count == 1 else f"count.{what}", count=units.count(count))
 
 
 def kernel(language: str, name: str) -> str:

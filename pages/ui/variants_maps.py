@@ -41,7 +41,7 @@ def compared(view: View, language: str) -> Grid:
 
 
 def _tokens(view: View, language: str) -> str:
-    return counted(language, "kv_cache.count.token", len(view.tokens))
+    return counted(language, "token", len(view.tokens))
 
 
 def key_of(head: int, layer: int) -> str:
@@ -113,7 +113,7 @@ def _alt(view: View, values: np.ndarray, language: str) -> str:
 
 def mha_of(sizes: LatentConfig, language: str) -> str:
     """Say which MHA a layer of MLA is compared with, and what its own keys and values would be."""
-    width = counted(language, "variants.count.number", sizes.qk_nope_head_dim)
+    width = counted(language, "number", sizes.qk_nope_head_dim)
     fields = {"width": width, "rope": sizes.qk_rope_head_dim, "expanded": units.count(sizes.expanded)}
     return say(language, "variants.numbers.mha", **fields)
 

@@ -27,9 +27,9 @@ def wires(view: View, language: str) -> Drawn:
         "variant": variant_name(taken.variant, language),
         "heads": view.heads,
         "kv_heads": view.kv_heads,
-        "queries": translate.counted(language, "variants.count.query", view.heads),
-        "shared": translate.counted(language, "variants.count.shared", view.kv_heads),
-        "numbers": translate.counted(language, "variants.count.number", view.latent),
+        "queries": translate.counted(language, "query_head", view.heads),
+        "shared": translate.counted(language, "kv_head", view.kv_heads),
+        "numbers": translate.counted(language, "number", view.latent),
         "group": view.heads // view.kv_heads,
         "rope": view.rope,
         "token": units.binary_bytes(taken.per_token),
@@ -44,11 +44,11 @@ def _figure(view: View, language: str) -> Mapping[str, Any]:
     names = {"grouped": ("kv", "hover"), "additive": ("kv", "hover", "scorer")}
     asked = names.get(view.variant, ("reads", "made", "kept", "rotary"))
     words = {name: say(language, f"variants.wires.{name}") for name in asked}
-    words["query"] = translate.counted(language, "variants.count.query", view.heads)
+    words["query"] = translate.counted(language, "query_head", view.heads)
     if view.variant == "mla":
         return latent_wiring(view.heads, view.latent, view.rope, hover=words.pop("reads"), **words)
     kv_heads = view.kv_heads if view.variant == "grouped" else view.heads
-    words["shared"] = translate.counted(language, "variants.count.shared", kv_heads)
+    words["shared"] = translate.counted(language, "kv_head", kv_heads)
     return wiring(view.heads, kv_heads, **words)
 
 

@@ -24,9 +24,7 @@ def section(panel: Panel) -> None:
     if opened is None:
         return
     with opened:
-        st.markdown(
-            panel.title("race.lead", heads=counted(panel.language, "variants.count.head", view.heads), d_k=view.d_k)
-        )
+        st.markdown(panel.title("race.lead", heads=counted(panel.language, "head", view.heads), d_k=view.d_k))
         panel.control("timed", segmented=True)
         try:
             wanted = race.request(view, panel.language)

@@ -177,7 +177,7 @@ def numbers(panel: Panel) -> None:
     view, taken = panel.settled.view, of_view(panel.settled.view)
     st.subheader(panel.title("numbers.title"), anchor=False)
     columns = st.columns([1, 1, 1.3, 1])
-    context = translate.counted(panel.language, "kv_cache.count.token", view.context)
+    context = translate.counted(panel.language, "token", view.context)
     metrics = {
         "parameters": units.short_count(taken.parameters),
         "token": units.binary_bytes(taken.per_token),
@@ -200,7 +200,7 @@ def numbers(panel: Panel) -> None:
 
 def _latent_note(panel: Panel, view: View) -> str:
     """Say what sizes the table's MLA has, and which MHA it is compared with."""
-    kept = translate.counted(panel.language, "variants.count.number", view.latent + view.rope)
+    kept = translate.counted(panel.language, "number", view.latent + view.rope)
     if view.variant == "mla" and view.preset is not None:
         said = panel.title("numbers.mla_model", kept=kept, queries=units.count(view.preset.config.q_lora_rank))
     else:

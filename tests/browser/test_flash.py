@@ -112,4 +112,4 @@ def test_the_fused_output_follows_the_rows_that_the_weights_are_zoomed_into(visi
     maps("fused").locator("[data-part=stage]").press("0")
     expect(maps("weights").get_by_role("button", name="Reset zoom")).to_be_visible()  # of its columns
     assert rows("weights") == rows("fused") and min(rows("weights")) == 0
-    expect(page.locator(".st-key-flash-fold-weights")).to_contain_text("Checked over all 512 rows and 512 keys")
+    expect(page.locator(".st-key-flash-fold-weights")).to_contain_text("Checked over every row and key (512 × 512)")

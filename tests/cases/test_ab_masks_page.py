@@ -12,7 +12,7 @@ from attnviz.masks import MASKS, dense
 from attnviz.text import LANGUAGES
 from pages.ui import masks_details
 from pages.ui.heatmap.frame import MASKED, NO_KEY, TOP
-from pages.ui.translate import say
+from pages.ui.translate import counted, say
 from tests.pages import check, component, go, plain, said, shown, visit, widgets
 
 
@@ -99,7 +99,8 @@ def test_case_10_a_causal_mask_read_the_other_way_is_warned_of(language):
              "empty": "0"}, language)  # fmt: skip
     keys = [entry["key"] for entry in shown(app, "masks.ways.main.meaning")[0]["parts"]["main"]["maps"]]
     assert keys == ["keep_sdpa", "drop_mha", "turned_sdpa"]
-    assert plain(say(language, "masks.ways.meaning", kept="6", turned="10")) in plain(said(app))
+    counts = {name: counted(language, "pair", count) for name, count in (("kept", 6), ("turned", 10))}
+    assert plain(say(language, "masks.ways.meaning", **counts)) in plain(said(app))
     kept = compare(settle({"convention": "meaning", "length": "4", "mask": "own", "rule": "kv_idx > q_idx"}).view)
     assert (kept.way("keep_sdpa").weights[-1] == 0).all()  # the last row's output is 0
 
@@ -135,7 +136,9 @@ def test_case_14_both_ways_to_count_a_window_are_named_with_their_pairs(language
     """https://github.com/huggingface/transformers/issues/39408: window 3, length 8: 21 pairs or 26."""
     app = visit(language, page="masks", section="conventions", convention="window", mask="sliding_window", window="3",
                 length="8")  # fmt: skip
-    assert plain(say(language, "masks.ways.window", window=3, pairs="21", more="26")) in plain(said(app))
+    counts = {name: counted(language, "pair", count) for name, count in (("pairs", 21), ("more", 26))}
+    sentence = say(language, "masks.ways.window", window=3, back=counted(language, "key", 3), **counts)
+    assert plain(sentence) in plain(said(app))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
