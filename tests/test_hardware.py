@@ -34,6 +34,13 @@ def test_peaks_agree_with_shares_that_papers_report(key, reached, share):
     assert reached / HARDWARE[key].peak_flops("float16") == pytest.approx(share, abs=0.01)
 
 
+def test_matrix_cores_multiply_whole_float32_and_float64_on_a_cdna_3():
+    """AMD's footnote MI300-11: 304 compute units at 2,100 MHz give 163.4 TFLOP/s of both, and 1307.4 of float16."""
+    peak = HARDWARE["mi300x"].peak
+    for dtype, each in (("float64", 256), ("float32", 256), ("float16", 2048)):
+        assert peak[dtype] == pytest.approx(304 * 2.1e9 * each, rel=1e-3)
+
+
 def test_a_maker_may_publish_no_peak_at_all():
     entry = HARDWARE["apple-m4-max"]
     assert (entry.bandwidth, entry.memory_bytes) == (546e9, 128 * 10**9)

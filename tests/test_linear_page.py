@@ -279,8 +279,13 @@ def test_the_kinds_are_measured_at_the_view_s_sizes(name):
     assert asked[0].contestants[1].config.width == (5 if name == "performer" else 8)
     result = measure(replace(asked[0], rounds=2, budget_s=0.05, limit_s=120))
     points = linear_measured.known(asked, [result])
-    for found in (linear_measured.times(points), linear_memory.peaks(points)):
-        assert {kind: list(known) for kind, known in found.items()} == {kind: [32] for kind in cost.WEIGHED}
+    for of in (lambda point: point.latency_s, lambda point: point.peak_bytes):
+        found = linear_memory.taken(points, of)
+        assert found == {kind: {32: of(points[kind][32])} for kind in cost.WEIGHED}
+    # What is not known of a point is not among them.
+    points["linear"][32] = replace(points["linear"][32], peak_bytes=None)
+    assert linear_memory.taken(points, lambda point: point.peak_bytes)["linear"] == {}
+    points = linear_measured.known(asked, [result])
     assert "chunked" in points["linear"][32].kernel
     for kind in ("softmax", "linear", "eager"):
         assert points[kind][32].peak_bytes == cost.peaks(one, kind, (32,))[0]

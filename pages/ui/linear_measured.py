@@ -40,8 +40,9 @@ def _draw(panel: Panel, flops: Drawn, group: Group, requests: Sequence[Request],
     with left:
         _plot(panel, "flops", flops, group)
     with right:
-        _plot(panel, "memory", linear_memory.drawn(view, linear_memory.peaks(points), language))
-    found = times(points)
+        weighed = linear_memory.taken(points, lambda point: point.peak_bytes)
+        _plot(panel, "memory", linear_memory.drawn(view, weighed, language))
+    found = linear_memory.taken(points, lambda point: point.latency_s)
     if not any(found.values()):
         st.caption(panel.title("cost.hint"))
         st.caption(f"{panel.title('cost.note')} {linear_memory.words(view, language)}")
@@ -70,14 +71,6 @@ def known(requests: Sequence[Request], shown: Sequence[Result]) -> dict[str, dic
             if point is not None:
                 found[kind][request.q_len] = point
     return found
-
-
-def times(points: dict[str, dict[int, Point]]) -> Known:
-    """Give the times that are known."""
-    return {
-        kind: {length: point.latency_s for length, point in each.items() if point.latency_s is not None}
-        for kind, each in points.items()
-    }
 
 
 def drawn(view: View, found: Known, language: str) -> Drawn:

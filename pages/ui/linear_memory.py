@@ -1,6 +1,7 @@
 """What the call holds at its peak at each length: the memory of the linear page's costs, predicted and measured."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from attnviz import units
 from attnviz.benchmark import Point
@@ -14,14 +15,13 @@ HEIGHT = 330
 # The length at which both are named: where linear attention was reported to take more.
 NAMED = 1024
 Peaks = dict[str, dict[int, int]]
+T = TypeVar("T")
 
 
-def peaks(points: Mapping[str, Mapping[int, Point]]) -> Peaks:
-    """Give the peaks that are known of each kind, by length."""
-    return {
-        kind: {length: point.peak_bytes for length, point in each.items() if point.peak_bytes is not None}
-        for kind, each in points.items()
-    }
+def taken(points: Mapping[str, Mapping[int, Point]], of: Callable[[Point], T | None]) -> dict[str, dict[int, T]]:
+    """Give what of the points of each kind is known, by length."""
+    found = {kind: {length: of(point) for length, point in each.items()} for kind, each in points.items()}
+    return {kind: {at: one for at, one in each.items() if one is not None} for kind, each in found.items()}
 
 
 def drawn(view: View, found: Peaks, language: str) -> Drawn:
