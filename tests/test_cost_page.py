@@ -242,6 +242,18 @@ def test_a_full_window_takes_no_more():
     assert whole(view(model="mistral-7b-v0-1", context="32768")).token_bytes == 0
 
 
+@pytest.mark.parametrize(("name", "asked"), [("prefill", 8192), ("extend", 512), ("speculative", 5), ("decode", 1)])
+def test_a_layer_is_counted_by_hand_in_every_way(name, asked):
+    """Llama-3-8B: 32 heads of 128 over 8 KV heads, a token vector of 4,096, two bytes a number."""
+    taken = priced(view(model="llama-3-8b", context="8192"), name)
+    weights = 2 * 4096 * 4096 + 2 * 4096 * 1024
+    assert taken.flops == 2 * weights * asked + 2 * 32 * asked * 8192 * (128 + 128)
+    # Each projection reads its input and writes its output; the core reads queries, all keys and values, and writes.
+    projected = asked * (2 * (4096 + 4096) + 2 * (4096 + 1024))
+    assert taken.bytes_moved == 2 * (weights + projected + asked * 2 * 4096 + 8192 * 2 * 1024)
+    assert taken.kv_cache_bytes == 8192 * 2 * 1024 * 2
+
+
 def test_the_layer_that_is_drawn_is_one_that_the_model_has():
     """Mistral 7B v0.1 has windows of 4,096 alone: a step reads so many keys and values of 8 heads of 128."""
     mistral = settle({"model": "mistral-7b-v0-1", "context": "32768"})

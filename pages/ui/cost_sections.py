@@ -34,9 +34,10 @@ from pages.ui.plot import plot
 from pages.ui.translate import table
 
 _STYLE = """<style>
-.st-key-cost-table td + td { white-space: nowrap; }
+:is(.st-key-cost-table, .st-key-cost-all, .st-key-cost-unequal) td + td { white-space: nowrap; }
 @media (max-width: 640px) { .st-key-cost-table :is(th, td) { padding: 0.3rem 0.2rem; font-size: 0.75rem; }
-  .st-key-cost-table :is(th, td):first-child { min-width: 4.5rem; } }
+  .st-key-cost-table :is(th, td):first-child { min-width: 4.5rem; }
+  :is(.st-key-cost-all, .st-key-cost-unequal) :is(th, td) { padding: 0.4rem 0.35rem; font-size: 0.875rem; } }
 </style>"""
 _LOOK_EVERY_S, _MOST_LOOKS = 1.0, 60
 SOURCES = (
@@ -135,7 +136,9 @@ def model(panel: Panel) -> None:
     lines = ["| " + " | ".join(heading) + " |", "|:--|--:|--:|"]
     for name, give in fields.items():
         lines.append(f"| {panel.title(f'model.{name}')} | {give(one)} | {give(every)} |")
-    st.markdown("\n".join(lines))
+    st.html(_STYLE)
+    with st.container(key="cost.all"):
+        st.markdown("\n".join(lines))
     if view.model != OWN:
         st.caption(_published(panel, view))
 
@@ -163,7 +166,6 @@ def ways(panel: Panel) -> None:
     """Show the four ways to call the layer beside each other, in numbers."""
     view = panel.settled.view
     st.subheader(panel.title("table.title"), anchor=False)
-    st.html(_STYLE)
     new = {"new": units.count(view.queries("extend")), "drafts": view.drafts}
     st.caption("; ".join(label.fill(**new).say(panel.language) for label in SCENARIOS.values()))
     with st.container(key="cost.table"):
@@ -260,7 +262,8 @@ def _unequal(panel: Panel, view: View) -> None:
         (much, said), (least, least_said) = give(padded), give(packed)
         cells = (panel.title(f"unequal.{name}"), said, least_said, units.percent(1 - least / much))
         lines.append("| " + " | ".join(cells) + " |")
-    st.markdown("\n".join(lines))
+    with st.container(key="cost.unequal"):
+        st.markdown("\n".join(lines))
     st.caption(panel.title("unequal.words"))
 
 

@@ -114,6 +114,8 @@ def test_its_colours_follow_the_theme_without_a_run(page: Page) -> None:
     assert text.removeprefix("rgb(").removesuffix(")") in dark[0]
     assert dark[1] != light[1]
     assert dark[2] == light[2] == "rgba(0,0,0,0)"
+    ink, first = chart(page, "[chart._fullData[1].line.color, chart._fullData[0].line.color]")
+    assert ink == dark[0] != first
     assert chart(page, "chart._fullLayout.xaxis.range.map(Number)") == zoomed
     assert runs(page) == 1
 
