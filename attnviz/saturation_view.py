@@ -118,7 +118,7 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
                 Text("More of them make the dots steadier and the slider slower.", "越多，点越稳定，滑块响应也越慢。"),
                 options={name: same(f"{int(name):,}") for name in SAMPLES},
             ),
-            Integer("seed", Text("Seed", "随机种子"), TYPICAL_SEED, low=0, high=2**31 - 16),
+            Integer("seed", Text("Seed", "随机种子"), TYPICAL_SEED, low=0, high=2**31 - 16, slider_high=31),
             Number(
                 "rate",
                 Text("Learning rate", "学习率"),

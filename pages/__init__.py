@@ -21,7 +21,7 @@ PAGES: dict[str, tuple[PageEntry, ...]] = {
     "understand": (
         PageEntry("why_attention", ":material/timeline:", charts=True),
         PageEntry("attention", ":material/grid_on:"),
-        PageEntry("saturation", ":material/show_chart:", charts=True),
+        PageEntry("saturation", ":material/show_chart:"),
         PageEntry("masks", ":material/filter_b_and_w:"),
     ),
     "variants": (

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from pages import entries
-from pages.ui import plot
+from pages.ui import bus
 from pages.ui.plot.asset import EARLY, PATH
 from pages.ui.root import KnownRoot, script
 from pages.ui.style import STYLE
@@ -80,11 +80,11 @@ def roots(paths: Sequence[str], given: dict[str, str] | None = None) -> list[str
 
 def test_pages_that_begin_with_a_chart_load_its_library_from_the_start():
     charts = [entry.key for entry in entries() if entry.charts]
-    assert "saturation" in charts and "attention" not in charts
+    assert "cost" in charts and "attention" not in charts and "saturation" not in charts  # which begins with strips
     for prefix in ("", "/some/prefix"):
         for (_, loaded), entry in zip(run([f"{prefix}/{entry.key}" for entry in entries()]), entries(), strict=True):
             assert loaded == ([prefix + PATH] if entry.charts else [])
-    assert f'"{EARLY}"' in Path(plot.__file__).with_name("plot.js").read_text(encoding="utf-8")
+    assert f'"{EARLY}"' in Path(bus.__file__).with_name("bus.js").read_text(encoding="utf-8")
 
 
 def test_the_root_is_the_address_without_the_page_below_any_prefix():

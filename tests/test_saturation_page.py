@@ -1,12 +1,12 @@
 """The saturation page: every view by link, the live route beside the page, and a training that says what it shows."""
 
+import json
 import re
 import runpy
 
 import numpy as np
 import pytest
 
-from attnviz.figures.saturation import ROW
 from attnviz.saturation import SCALINGS
 from attnviz.saturation.training import Race
 from attnviz.saturation_view import KNOBS, SHOWS, curves, rows, scores, settle
@@ -45,29 +45,13 @@ def test_the_page_and_the_live_route_draw_the_same(show, language):
 def test_the_first_picture_is_a_row_of_weights_for_each_scaling():
     app = visit(page="saturation", d_k="1024")
     drawn = plots(app)["saturation.strips"]
-    found = rows(settle({"d_k": "1024"}).view).values()
-    for ground, trace, row in zip((4, 3, 2, 1, 0), drawn["data"], found, strict=True):
-        np.testing.assert_allclose(bars(trace), row.weights, rtol=1e-6, atol=1e-30)
-        # Each bar's outline: up from the row's ground at its left side and down at its right.
-        outline = np.reshape(numbers(trace["y"]), (-1, 4)) - ground
-        np.testing.assert_allclose(outline, np.outer(ROW * row.weights, [0, 1, 1, 0]), atol=1e-6)
-        sides = np.reshape(numbers(trace["x"]), (-1, 4))
-        np.testing.assert_allclose(sides.mean(1), np.arange(len(row.weights)), atol=1e-6)
-        assert (sides[:, 0] == sides[:, 1]).all() and (sides[:, 2] - sides[:, 1] > 0.5).all()
-    tops = [max(bars(trace)) for trace in drawn["data"]]
+    view = settle({"d_k": "1024"}).view
+    for row, weights in zip(drawn["data"], (one.weights for one in rows(view).values()), strict=True):
+        np.testing.assert_allclose(row["y"], weights, rtol=1e-6, atol=1e-30)
+    assert [row["name"] for row in drawn["data"]] == list(saturation_picture.names(view, "en").values())
+    tops = [max(row["y"]) for row in drawn["data"]]
     assert tops[1] > 0.8 > 0.3 > tops[0] > tops[2]  # no scaling, 1/√d_k, 1/d_k
-    # All from 0 to 1 on the same scale, one below the other.
-    assert drawn["layout"]["yaxis"]["tickvals"] == [tick for row in (4, 3, 2, 1, 0) for tick in (row, row + ROW)]
-    # The next row's 1 stands where this row's 0 does: only one of the rows is labelled.
-    assert drawn["layout"]["yaxis"]["ticktext"] == ["0", "1", *[""] * 8]
     assert len([key for key in keys(app) if key.startswith("saturation.") and key.split(".")[1] in KNOBS]) == 11
-
-
-def bars(trace: dict) -> list[float]:
-    """Give the value of each bar, which every corner of its outline carries for the hover."""
-    corners = np.reshape(numbers(trace["customdata"]), (-1, 4, 2))
-    assert (corners == corners[:, :1]).all()
-    return corners[:, 0, 1].tolist()
 
 
 @pytest.mark.parametrize("part", ["depth", "largest"])
@@ -91,15 +75,9 @@ def test_a_dot_lies_above_the_line_of_its_dtype_where_weights_are_stored_as_0(si
     assert min(heights) < end < max(heights)
 
 
-@pytest.mark.parametrize(("keys", "marks"), [("1", {"dtick": 1}), ("9", {"dtick": 1}), ("64", {"nticks": 9})])
-def test_keys_are_counted_in_whole_numbers(keys, marks):
-    axis = carried(keys=keys)["strips"]["layout"]["xaxis"]
-    assert {name: axis[name] for name in ("dtick", "nticks") if name in axis} == marks
-
-
 def test_the_largest_weight_of_many_keys_is_not_said_to_be_nothing():
-    notes = [note["text"] for note in carried(keys="1024", d_k="1024")["strips"]["layout"]["annotations"]]
-    tops = [note.split()[1] for note in notes if note.startswith("largest")]
+    notes = [row["text"] for row in carried(keys="1024", d_k="1024")["strips"]["data"]]
+    tops = [note.split()[1] for note in notes]
     expected = [row.top for row in rows(settle({"keys": "1024", "d_k": "1024"}).view).values()]
     assert tops[2] == "0.001" and all(
         float(top) == pytest.approx(one, rel=0.5) for top, one in zip(tops, expected, strict=True)
@@ -109,8 +87,8 @@ def test_the_largest_weight_of_many_keys_is_not_said_to_be_nothing():
 
 def test_many_keys_share_bars_and_lose_no_peak():
     (strip, *_) = carried(keys="1024", d_k="512")["strips"]["data"]
-    assert len(bars(strip)) == 256
-    assert max(bars(strip)) == pytest.approx(rows(settle({"keys": "1024", "d_k": "512"}).view)["sqrt"].top)
+    assert len(strip["y"]) == 256
+    assert max(strip["y"]) == pytest.approx(rows(settle({"keys": "1024", "d_k": "512"}).view)["sqrt"].top)
 
 
 def test_a_scaling_keeps_its_colour_everywhere():
@@ -118,14 +96,27 @@ def test_a_scaling_keeps_its_colour_everywhere():
         for part, figure in carried(show=show).items():
             names = {}
             for trace in figure["data"]:
-                if trace["mode"] == "markers":
+                if part == "strips":
+                    names[trace["name"]] = {f"theme-{trace['color']}"}
+                elif trace["mode"] == "markers":
                     assert len(trace["text"]) == len(numbers(trace["x"])) == len(numbers(trace["y"]))
                     for name, colour in zip(trace["text"], trace["marker"]["color"], strict=True):
                         names.setdefault(name, set()).add(colour)
                 else:
-                    names.setdefault(trace["name"], set()).add(trace.get("fillcolor") or trace["line"]["color"])
+                    names.setdefault(trace["name"], set()).add(trace["line"]["color"])
             assert names.get("1/√d_k", {"theme-0"}) == {"theme-0"}, part
             assert names.get("QK-norm", {"theme-4"}) == {"theme-4"}, part
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_data_type_is_a_slider_of_names_and_the_seed_one_of_numbers(language):
+    app = visit(language, page="saturation", dtype="bfloat16")
+    sliders = {entry.key: json.loads(entry.proto.json) for entry in app.sidebar.get("bidi_component")}
+    dtype, seed = sliders["saturation.dtype"], sliders["saturation.seed"]
+    assert dtype["keys"] == dtype["names"] == ["float32", "bfloat16", "float16"]
+    assert (dtype["value"], dtype["default"], dtype["low"], dtype["high"]) == (1, 0, 0, 2)
+    assert (seed["keys"], seed["names"], seed["play"]) == (None, None, True)
+    assert (seed["low"], seed["high"], seed["typed_high"]) == (0, 31, 2**31 - 16)
 
 
 HOSTILE = {
@@ -152,12 +143,11 @@ def test_a_bad_value_is_named_and_the_page_stays(given):
 
 def test_where_nothing_can_be_said_nothing_is():
     app = visit(page="saturation", variance_q="100000", variance_k="100000", dtype="float16", d_k="1024")
-    notes = [notice["text"] for notice in plots(app)["saturation.strips"]["layout"]["annotations"]][1::2]
+    notes = [row["text"] for row in plots(app)["saturation.strips"]["data"]]
     assert notes[1] == "overflowed in float16: no weights" and notes[4].startswith("largest")
     assert "They are left out of the averages." in said(app)
     alone = visit(page="saturation", keys="1", variance_q="0")
-    assert all("largest 1.00 · like 1.0" in notice["text"] or "<b>" in notice["text"]
-               for notice in plots(alone)["saturation.strips"]["layout"]["annotations"])  # fmt: skip
+    assert {row["text"] for row in plots(alone)["saturation.strips"]["data"]} == {"largest 1.00 · like 1.0 equal keys"}
     for show in LIVE:
         visit(page="saturation", keys="1", variance_q="0", show=show)
 
@@ -343,7 +333,7 @@ def test_the_trained_queries_and_keys_are_looked_at(language, monkeypatch):
 
 def test_another_setting_is_another_race():
     app = start(visit(page="saturation", show="training", d_k="8"))
-    app.number_input(key="saturation.seed").set_value(1)
+    app.session_state["settings.saturation"] |= {"seed": "1"}
     check(app.run())
     assert say("en", "saturation.training.hint") in said(app)
 

@@ -8,18 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.figures.outline import comb
-
 Figure = dict[str, Any]
 Arrays = Mapping[str, np.ndarray]
 
 # The first colours of the light theme; the page names its theme's own instead.
 COLOURS = ("#0b5cad", "#c44601", "#00795a", "#8a2d8f", "#8c6500")
-STEPS = 256
 BINS = 80
-# How much of its room a row's bars may take; the rest is for its name.
-ROW = 0.72
-ROW_HEIGHT = 80
 _GREY = "rgba(128,128,128,0.9)"
 _ALLOW = {"ticklabeloverflow": "allow"}  # so that the browser need not measure each label: the margins hold them
 _MARGIN = {"l": 8, "r": 12, "t": 6, "b": 8}
@@ -27,61 +21,6 @@ _MARGIN = {"l": 8, "r": 12, "t": 6, "b": 8}
 _FLOOR = 1e-6
 # Room at the right for a data type beside its line, where no dot can lie under it.
 _LEVEL_NAME = 66
-
-
-def strips(
-    rows: Arrays, names: Mapping[str, str], notes: Mapping[str, str], colours: Sequence[str] = COLOURS
-) -> Figure:
-    """Draw one row of weights for each scaling, one below the other, all from 0 to 1 and over the same keys.
-
-    Args:
-        rows: Scaling → ``[keys]``; NaN where the row left the dtype's range. Beyond ``STEPS`` keys neighbours share a
-            bar as high as the largest of them.
-        names: Scaling → what it is called.
-        notes: Scaling → what is said at the right of its row.
-        colours: A colour for each scaling.
-    """
-    data, notices, ticks = [], [], []
-    for index, (name, weights) in enumerate(rows.items()):
-        size = -(-len(weights) // STEPS)
-        starts = np.arange(0, len(weights), size)
-        highest = np.maximum.reduceat(weights, starts)
-        # One pair of axes for all rows: a subplot for each would take the browser twice as long.
-        ground = float(len(rows) - 1 - index)
-        ticks += [ground, ground + ROW]
-        x, y = comb(starts + (size - 1) / 2, highest * ROW, ground, size * 0.88)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "fill": "toself",
-                "x": x,
-                "y": y,
-                "customdata": np.repeat(np.stack([starts + (size - 1) / 2, highest], 1), 4, axis=0),
-                "name": names[name],
-                "line": {"width": 0},
-                "fillcolor": colours[index],
-                "hoveron": "points",
-                "hovertemplate": "%{customdata[0]} · %{customdata[1]:.4g}<extra>%{fullData.name}</extra>",
-            }
-        )
-        common = {"yref": "y", "xref": "paper", "y": ground + 1, "yanchor": "top", "showarrow": False}
-        notices += [
-            {**common, "x": 0, "xanchor": "left", "text": f"<b>{names[name]}</b>",
-             "font": {"size": 16, "color": colours[index]}},
-            {**common, "x": 1, "xanchor": "right", "text": notes[name], "font": {"size": 15}},
-        ]  # fmt: skip
-    keys = len(next(iter(rows.values())))
-    # Few keys would be given fractions of a key.
-    marks: Figure = {"dtick": 1} if keys < 10 else {"nticks": 9}
-    # The first row's scale is everyone's; a row's 0 would touch the next one's 1.
-    labels = ["0", "1", *[""] * (len(ticks) - 2)]
-    layout: Figure = {
-        "showlegend": False, "margin": {**_MARGIN, "l": 4, "r": 4, "t": 2},
-        "xaxis": {**_ALLOW, "range": [-0.5, keys - 0.5], "showgrid": False, **marks, "zeroline": False},
-        "yaxis": {**_ALLOW, "range": [0, len(rows)], "tickvals": ticks, "ticktext": labels, "zeroline": False},
-    }  # fmt: skip
-    return {"data": data, "layout": {**layout, "annotations": notices, "height": ROW_HEIGHT * len(rows) + 24}}
 
 
 def curve(

@@ -31,6 +31,23 @@
     return { header, buffer, payload: (offset, count) => new Uint16Array(buffer, start + offset, count) }
   }
 
+  // The chart library, once for the page: from the page's head where that asked for it, else from its address.
+  let charts
+  function library(address) {
+    charts ??= new Promise((resolve, reject) => {
+      if (globalThis.Plotly) return resolve(globalThis.Plotly)
+      const early = document.getElementById("attnviz-plotly")
+      const script = early ?? Object.assign(document.createElement("script"), { src: appBase() + address })
+      script.addEventListener("load", () => (globalThis.Plotly ? resolve(globalThis.Plotly) : reject(new Error("no Plotly"))))
+      script.addEventListener("error", () => reject(new Error("no Plotly")))
+      if (!early) document.head.append(script)
+    }).catch(error => {
+      charts = undefined // the next run tries again
+      throw error
+    })
+    return charts
+  }
+
   // Sorted, so that the same parameters are the same address whatever order they were set in.
   function query(params) {
     return new URLSearchParams(Object.entries(params).sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0))).toString()
@@ -236,10 +253,58 @@
     }
   }
 
+  // What a figure shows: what the page's last run says, or its part of the newest frame while a slider moves.
+  class Following {
+    constructor(draw, complain) {
+      this.draw = draw
+      this.complain = complain
+      this.data = null
+      this.spec = null
+      this.group = null
+      this.offs = []
+    }
+
+    // A run of the page has something to say, or the theme changed.
+    render(data) {
+      const fresh = data !== this.data
+      this.data = data
+      if (data.group) this.join(data)
+      if (!this.spec || (fresh && !this.group?.pending)) this.spec = JSON.parse(data.figure)
+      this.draw()
+    }
+
+    join(data) {
+      if (this.group?.name !== data.group) {
+        this.leave()
+        this.group = globalThis.attnviz.group(data.group)
+        this.offs = [
+          this.group.on("frame", frame => this.take(frame.header.figures?.[this.data.part])),
+          this.group.on("settle", run => this.data.run >= run && this.take(JSON.parse(this.data.figure))),
+          this.group.on("problem", sentence => this.complain(sentence ?? "")),
+        ]
+      }
+      this.group.configure(data)
+    }
+
+    leave() {
+      for (const off of this.offs) off()
+      this.offs = []
+      this.group = null
+    }
+
+    take(spec) {
+      if (!spec) return
+      this.spec = spec
+      this.draw()
+    }
+  }
+
   const groups = new Map()
   globalThis.attnviz = {
     parse,
     appBase,
+    library,
+    Following,
     group(name) {
       if (!groups.has(name)) groups.set(name, new Group(name))
       return groups.get(name)

@@ -12,6 +12,7 @@ from attnviz.text import Refusal, Text
 from pages.ui import folds, layout, link
 from pages.ui.bus import Group
 from pages.ui.live_slider import live_slider
+from pages.ui.tracks import track
 from pages.ui.translate import say, table
 
 
@@ -213,45 +214,29 @@ class Panel:
         """Draw one setting as a slider that the pictures of ``group`` follow while it is dragged.
 
         Args:
-            name: The setting, an ``Integer`` or a ``Number``.
+            name: The setting, an ``Integer``, a ``Number``, or a ``Choice`` whose options have an order.
             group: The pictures.
             high: Where the track ends; None means where the knob says.
             stops: The positions; None means the knob's own.
             play: Whether a button lets it run by itself.
             beat: Milliseconds that it then rests on each position; None means the slider's own.
         """
-        knob = self.settled.knobs[name]
-        places: dict[str, Any]
-        limits: dict[str, Any]
-        if isinstance(knob, Integer):
-            # What was typed, or is a published model's, is on the track too.
-            held = max(cast("int", self._value(name)), cast("int", self.settled.defaults[name]))
-            top = high or max(knob.slider_high or knob.high, held)
-            allowed = [stop for stop in stops or knob.stops or () if stop <= top]
-            if allowed and allowed[-1] < top and stops is None:
-                allowed.append(top)  # the track's end can always be reached
-            places = {"stops": allowed} if allowed else {"step": 1}
-            limits = {"low": knob.low, "high": top, "typed_high": max(top, knob.high if high is None else top)}
-        elif isinstance(knob, Number):
-            top = max(knob.slider_high or knob.high, cast("float", self._value(name)))
-            places, limits = {"step": knob.step}, {"low": knob.low, "high": top, "typed_high": knob.high}
-        else:
-            raise ValueError(f"name must be a number that a slider can move, got {name!r}")
+        knob, value = self.settled.knobs[name], self._value(name)
+        places = track(knob, value, self.settled.defaults[name], self.language, high=high, stops=stops)
+        keys = list(places.get("options", ()))
         live_slider(
             name,
             knob.label.say(self.language),
-            cast("float", self._value(name)),
-            default=cast("float", self.settled.defaults[name]),
+            keys.index(str(value)) if keys else cast("float", value),
             unit=None if knob.unit is None else knob.unit.say(self.language),
             help=None if knob.help is None else knob.help.say(self.language),
             group=group,
             key=self._key(name),
             words=table(self.language, "slider"),
-            on_value=lambda value: self.set(name, value),
+            on_value=lambda moved: self.set(name, keys[int(moved)] if keys else moved),
             play=play,
             beat=beat,
             **places,
-            **limits,
         )
 
     def bundle(self, key: str, label: str, bundles: Mapping[str, tuple[str, Mapping[str, str]]]) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from attnviz import saturation_view as views
 from attnviz import units
 from attnviz.figures import saturation as figures
+from attnviz.figures.strips import strips
 from attnviz.saturation import SCALINGS, theory
 from attnviz.saturation_view import View, settle
 from pages.ui import asked
@@ -73,7 +74,7 @@ def _strips(view: View, language: str) -> Drawn:
         for key, row in rows.items()
     }
     alt = "; ".join(f"{called[key]}: {note}" for key, note in notes.items())
-    figure = figures.strips({key: row.weights for key, row in rows.items()}, called, notes, COLOURS)
+    figure = strips({key: row.weights for key, row in rows.items()}, called, notes)
     return Drawn(figure, words["caption"].format(d_k=view.d_k, keys=units.count(view.keys), dtype=view.dtype), alt)
 
 

@@ -11,6 +11,7 @@ from pages.ui.bus import Group
 from pages.ui.controls import Panel
 from pages.ui.plot import plot
 from pages.ui.saturation_picture import STRIPS, Drawn
+from pages.ui.strips import strips
 from pages.ui.training import STEPS
 from pages.ui.translate import table
 
@@ -29,9 +30,9 @@ def side_controls(panel: Panel, group: Group) -> None:
         st.subheader(panel.title("group.vectors"), anchor=False)
         for name in ("variance_q", "variance_k", "correlation"):
             panel.live(name, group)
-        panel.control("seed")
+        panel.live("seed", group, play=True)
         st.subheader(panel.title("group.compute"), anchor=False)
-        panel.control("dtype")
+        panel.live("dtype", group)
         panel.control("samples")
 
 
@@ -46,7 +47,16 @@ def picture(panel: Panel, group: Group) -> None:
     """Draw the rows of weights, and below them what was chosen."""
     view = panel.settled.view
     drawn = saturation_picture.draw(view, panel.language)
-    _plot(panel, group, STRIPS, drawn.pop(STRIPS))
+    rows = drawn.pop(STRIPS)
+    strips(
+        rows.figure,
+        key=f"saturation.{STRIPS}",
+        alt=rows.alt,
+        caption=rows.caption,
+        group=group,
+        part=STRIPS,
+        charts=True,
+    )
     layout.picture_first()
     panel.control("show", segmented=True, bare=True)
     if view.show == "training":

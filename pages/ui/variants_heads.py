@@ -2,12 +2,13 @@
 
 import streamlit as st
 
-from attnviz.figures.saturation import strips
+from attnviz.figures.strips import strips as rows_of_bars
 from attnviz.figures.variants import missing
 from attnviz.variant_view.retrieval import HEADS, PLACES, TRIALS, WIDTH, Read, Retrieval, retrieval
 from attnviz.variant_view.view import View
 from pages.ui.controls import Panel
 from pages.ui.plot import plot
+from pages.ui.strips import strips
 from pages.ui.translate import table
 from pages.ui.variants_picture import Drawn
 
@@ -25,6 +26,9 @@ def section(panel: Panel) -> None:
     drawn = draw(panel.settled.view, panel)
     for column, (part, one) in zip(st.columns(2, gap="medium"), drawn.items(), strict=True):
         with column:
+            if part == WEIGHTS:
+                strips(one.figure, key=f"variants.{part}", alt=one.alt, caption=one.caption)
+                continue
             plot(
                 one.figure, key=f"variants.{part}", label=one.caption, alt=one.alt, caption=one.caption,
                 words=table(panel.language, "plot"),
@@ -66,7 +70,7 @@ def _weights(found: Retrieval, one: Read, many: Read, panel: Panel) -> dict:
         key: " · ".join(f"{place}: {row[place]:.2f}" for place in found.places if row[place] >= 0.05)
         for key, row in rows.items()
     }
-    return strips(rows, names, notes, [f"theme-{index}" for index in range(len(rows))])
+    return rows_of_bars(rows, names, notes)
 
 
 def _missing(found: Retrieval, wanted: int, panel: Panel) -> dict:

@@ -84,9 +84,15 @@ class Bench:
         return self.live("one head × 1024²", LARGE, 60, 100)
 
     def live_curves(self) -> Iterator[Row]:
-        """Press an arrow key on the saturation page: d_k finds its sweep ready, the temperature measures all anew."""
-        for name, label in (("d_k", D_K), ("temperature, a new sweep", "Temperature")):
-            page = Watched(self.browser, self.app.url, {"seed": 70, "d_k": 1}, path="saturation", watch="watchPlots")
+        """Press an arrow key on the saturation page: d_k finds its sweep ready, the others measure all anew."""
+        for name, label, show in (
+            ("d_k", D_K, "collapse"),
+            ("temperature, a new sweep", "Temperature", "collapse"),
+            ("seed, other queries and keys", "Seed", "collapse"),
+            ("temperature, gradients", "Temperature", "learning"),
+        ):
+            settings = {"seed": 1, "d_k": 1, "show": show}
+            page = Watched(self.browser, self.app.url, settings, path="saturation", watch="watchPlots")
             page.slider(label).focus()
             taken = [page.press() for _ in range(self.rounds + WARM_UPS)][WARM_UPS:]
             page.close()
@@ -165,7 +171,8 @@ class Bench:
         for path, label, settings, control, key in (
             ("attention", D_K, {**EIGHT, "seed": 50, "log": "1"}, "log", "Space"),
             ("masks", "Window", window, "invert", "Space"),
-            ("saturation", "Temperature", {"seed": 70}, "seed", "ArrowUp"),
+            # Every control of this page that a key can move is live.
+            ("saturation", "Temperature", {"seed": 70}, None, None),
         ):
             watch = "watchPlots" if path == "saturation" else "attach"
             page = Watched(self.browser, self.app.url, settings, path=path, watch=watch)
@@ -173,6 +180,9 @@ class Bench:
             shares = [0.1 + 0.8 * index / (self.rounds + WARM_UPS) for index in range(self.rounds + WARM_UPS)]
             released = [page.click_track(label, share) for share in shares][WARM_UPS:]
             yield milliseconds(f"the rest of the page after release: {path}", released, 250, 400)
+            if control is None:
+                page.close()
+                continue
             page.page.locator(f".st-key-{path}-{control} input").focus()
             switched = [page.press(key) for _ in range(self.rounds + WARM_UPS)][WARM_UPS:]
             page.close()
@@ -182,7 +192,7 @@ class Bench:
         """Start a server and visit it, then visit a running one, each time as a new visitor."""
         for page in ("home", "attention", "masks", "saturation"):
             path = "" if page == entries()[0].key else page
-            watch = "watchPlots" if page == "saturation" else "attach"
+            watch = "watchStrips" if page == "saturation" else "attach"
             cold, later = [], []
             for _ in range(3):
                 begun = time.perf_counter()

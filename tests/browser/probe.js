@@ -82,11 +82,11 @@
       look()
     })
 
-  // For a page of plots, once all of them are drawn; from then on a paint is noted each time that all are drawn again.
+  // For a page of plots and rows of bars, once all of them are drawn; from then on a paint is noted each time that all are drawn again.
   probe.watchPlots = () =>
     within(resolve => {
       let seen = null
-      const counts = () => [...document.querySelectorAll(".attnviz-plot")].map(root => Number(root.dataset.drawn ?? 0))
+      const counts = () => [...document.querySelectorAll(".attnviz-plot, .attnviz-strips")].map(root => Number(root.dataset.drawn ?? 0))
       const look = () => {
         const drawn = counts()
         if (!drawn.length || !drawn.every((count, i) => count > (seen?.[i] ?? 0))) return
@@ -95,6 +95,14 @@
         afterPaint(t => (first ? resolve(t) : keep(t, String(drawn[0]))))
       }
       new MutationObserver(look).observe(document.body, { subtree: true, childList: true, attributeFilter: ["data-drawn"] })
+      look()
+    })
+
+  // The rows of bars that a page begins with, once they are painted.
+  probe.watchStrips = () =>
+    within(resolve => {
+      const look = () =>
+        document.querySelector(".attnviz-strips[data-drawn]") ? afterPaint(resolve) : requestAnimationFrame(look)
       look()
     })
 

@@ -395,6 +395,8 @@ def test_a_cell_is_asked_for_at_the_value_on_screen_and_the_newest_question_wins
 
 def test_a_refused_cell_is_a_problem_and_no_value(open_page: Callable[..., Page], serve: Callable[..., str]) -> None:
     page = open_page(serve(APP), allow=[r"status of 422"])
+    # Once a slider stands, its group knows the route.
+    expect(page.get_by_role("slider").first).to_be_visible()
     assert page.evaluate("attnviz.group('toy').cell('weights', 'a', 99, 0)") is None
     expect(page.get_by_text("row must be from 0 to 9, got 99.")).to_be_visible()
 

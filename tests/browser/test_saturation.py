@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from attnviz.saturation_view import rows, settle
 from tests.browser.driver import DESKTOP, PHONE, resting_box, wait_idle
 
 Open = Callable[..., Page]
@@ -45,14 +46,14 @@ def part(page: Page, name: str) -> Locator:
 
 
 def bars(page: Page) -> Locator:
-    return part(page, "strips").locator(".scatterlayer .trace")
+    return part(page, "strips").locator("svg path")
 
 
 def heights(page: Page) -> list[float]:
     """Give the height of each scaling's tallest bar in pixels."""
     return page.evaluate(
-        """() => [...document.querySelectorAll(".st-key-saturation-strips .scatterlayer .js-fill")].map(
-          path => path.getBBox().height)"""
+        """() => [...document.querySelectorAll(".st-key-saturation-strips svg path")].map(
+          path => path.getBoundingClientRect().height)"""
     )
 
 
@@ -105,12 +106,12 @@ def test_every_scaling_has_the_theme_s_colour(visit: Open, scheme: str) -> None:
     expect(part(page, "spread").locator(".points path").first).to_be_attached()
     colours, fills, dots = page.evaluate(
         """() => {
-          const root = document.querySelector(".st-key-saturation-strips .attnviz-plot")
+          const root = document.querySelector(".st-key-saturation-strips .attnviz-strips")
           const list = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",")
           const probe = document.createElement("i")
           document.body.append(probe)
           const plain = colour => ((probe.style.color = colour.trim()), getComputedStyle(probe).color)
-          return [list.slice(0, 5).map(plain), [...root.querySelectorAll(".scatterlayer .js-fill")].map(
+          return [list.slice(0, 5).map(plain), [...root.querySelectorAll("svg path")].map(
             path => getComputedStyle(path).fill),
             [...new Set([...document.querySelectorAll(".st-key-saturation-spread .points path")].map(
               dot => getComputedStyle(dot).stroke))]]
@@ -126,7 +127,7 @@ def test_fits_a_phone_and_a_projector(visit: Open, language: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
     overlaps = page.evaluate(
         """() => {
-          const boxes = [...document.querySelectorAll(".st-key-saturation-strips .annotation-text")].map(
+          const boxes = [...document.querySelectorAll(".st-key-saturation-strips :is(strong, span)")].map(
             text => text.getBoundingClientRect())
           return boxes.filter((a, i) => boxes.some((b, j) => i < j && a.left < b.right && b.left < a.right
             && a.top < b.bottom && b.top < a.bottom)).length
@@ -136,6 +137,48 @@ def test_fits_a_phone_and_a_projector(visit: Open, language: str) -> None:
     page = visit(f"lang={language}")
     bounds = resting_box(part(page, "strips"))
     assert bounds["y"] + bounds["height"] <= DESKTOP[1]
+
+
+def test_a_bar_says_its_key_and_weight(visit: Open) -> None:
+    page = visit("lang=en&keys=4&d_k=16")
+    tip = part(page, "strips").locator("[data-part=tip]")
+    expect(tip).to_be_hidden()
+    track = part(page, "strips").locator("svg").nth(1)
+    bounds = resting_box(track)
+    track.hover(position={"x": bounds["width"] * 0.8, "y": bounds["height"] / 2})
+    weight = rows(settle({"keys": "4", "d_k": "16"}).view)["none"].weights[3]
+    expect(tip).to_have_text(re.compile(r"^no scaling · 3 · 0\.\d+$"))
+    assert float(tip.inner_text().split(" · ")[-1]) == pytest.approx(float(weight), rel=1e-3)
+    # The tip stays true while the page changes under a pointer that rests.
+    slider(page, "Keys").focus()
+    page.keyboard.press("End")
+    expect(tip).to_have_text(re.compile(r"no scaling · 816–819 · "))
+    page.mouse.move(1, 1)
+    expect(tip).to_be_hidden()
+
+
+def test_the_data_type_and_the_seed_are_dragged_like_the_rest(visit: Open) -> None:
+    page = visit("lang=en&d_k=16")
+    before = heights(page)
+    page.evaluate(COUNT_RUNS)
+    dtype = slider(page, "Data type")
+    bounds = resting_box(dtype)
+    y = bounds["y"] + bounds["height"] / 2
+    page.mouse.move(bounds["x"] + 8, y)
+    page.mouse.down()
+    page.mouse.move(bounds["x"] + bounds["width"] - 2, y, steps=3)
+    expect(part(page, "strips")).to_contain_text("d_k 16 · float16")
+    assert page.evaluate("runsSeen") == 0  # still held
+    page.mouse.up()
+    page.wait_for_url("**dtype=float16*")
+    expect(dtype).to_have_attribute("aria-valuetext", "float16")
+    slider(page, "Seed").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url("**seed=5*")
+    wait_idle(page)
+    assert heights(page) != before
+    page.get_by_role("button", name="Reset Data type").click()
+    expect(part(page, "strips")).to_contain_text("d_k 16 · float32")
 
 
 def test_training_draws_as_it_runs_and_stops(visit: Open) -> None:

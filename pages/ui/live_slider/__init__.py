@@ -82,6 +82,7 @@ button:focus-visible, .box:focus-visible { outline: none; box-shadow: var(--ring
   border-radius: var(--st-base-radius); background: var(--st-secondary-background-color); color: inherit;
   font: inherit; font-variant-numeric: tabular-nums; text-align: right; box-sizing: border-box;
 }
+.box:read-only { width: 5.5rem; }
 .box[aria-invalid] { border-color: var(--st-red-color); }
 .range {
   -webkit-appearance: none; appearance: none; display: block; width: 100%; height: 1.5rem; margin: 0;
@@ -190,6 +191,8 @@ class Track(TypedDict, total=False):
         disabled: Whether it can be seen only.
         play: Whether a button lets it run from position to position by itself.
         beat: Milliseconds that it then rests on each; left out, ``BEAT_MS``.
+        options: Key → name where the positions 0, 1 and so on are those of a choice: the route is asked for the key,
+            a person reads the name.
     """
 
     low: Required[Real]
@@ -203,6 +206,7 @@ class Track(TypedDict, total=False):
     disabled: bool
     play: bool
     beat: int | None
+    options: Mapping[str, str] | None
 
 
 def live_slider(
@@ -262,8 +266,10 @@ def live_slider(
 
 def _data(track: Track, value: Real, integer: bool, most: Real, words: Mapping[str, str]) -> dict[str, object]:
     """Give what the browser needs to know of the track."""
-    stops, default = track.get("stops"), track.get("default")
+    stops, default, options = track.get("stops"), track.get("default"), track.get("options")
     return {
+        "keys": list(options) if options else None,
+        "names": list(options.values()) if options else None,
         "low": track["low"],
         "high": track["high"],
         "stops": None if stops is None else list(stops),

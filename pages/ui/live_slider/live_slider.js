@@ -84,7 +84,7 @@ class Slider {
     box.onblur = () => {
       this.commit()
       this.typing = false
-      box.value = written(this.value)
+      box.value = this.text(this.value)
     }
     help.onpointerenter = help.onfocus = () => this.placeTip()
     reset.onclick = () => {
@@ -107,6 +107,16 @@ class Slider {
     this.describe()
     if (this.settled && this.queued !== null) this.follow()
     else this.agree()
+  }
+
+  // What a person reads; the positions of a choice have names.
+  text(value) {
+    return this.data.names?.[value] ?? written(value)
+  }
+
+  // What the live route is asked for: a choice's key.
+  param(value) {
+    return this.data.keys?.[value] ?? value
   }
 
   // Whether the page's run has seen the last release.
@@ -164,13 +174,14 @@ class Slider {
     range.setAttribute("aria-label", data.label)
     box.setAttribute("aria-label", fill(data.words.box, data))
     unit.textContent = data.unit ?? ""
-    const back = fill(data.words.reset, { label: data.label, default: written(data.default) })
+    const back = fill(data.words.reset, { label: data.label, default: this.text(data.default) })
     reset.title = back
     reset.setAttribute("aria-label", back)
     for (const part of [range, box, reset, play]) part.disabled = data.disabled
     this.root.toggleAttribute("data-disabled", data.disabled)
-    low.textContent = written(scale.toValue(scale.min))
-    high.textContent = written(scale.toValue(scale.max))
+    box.readOnly = Boolean(data.names)
+    low.textContent = this.text(scale.toValue(scale.min))
+    high.textContent = this.text(scale.toValue(scale.max))
   }
 
   show(value, sentence = "") {
@@ -181,8 +192,8 @@ class Slider {
     range.value = position
     const share = scale.max > scale.min ? (100 * (position - scale.min)) / (scale.max - scale.min) : 0
     range.style.setProperty("--share", `${share}%`)
-    range.setAttribute("aria-valuetext", data.unit ? `${written(value)} ${data.unit}` : written(value))
-    if (!this.typing) box.value = written(value)
+    range.setAttribute("aria-valuetext", data.unit ? `${this.text(value)} ${data.unit}` : this.text(value))
+    if (!this.typing) box.value = this.text(value)
     reset.hidden = value === data.default
     problem.textContent = sentence
     if (sentence) box.setAttribute("aria-invalid", "true")
@@ -192,7 +203,7 @@ class Slider {
   move(value) {
     this.show(value)
     this.held = true
-    if (this.group.live) this.group.move(this.data.name, value)
+    if (this.group.live) this.group.move(this.data.name, this.param(value))
     if (!this.group.live) this.rerun(value)
   }
 
@@ -256,7 +267,7 @@ class Slider {
 
   release(value) {
     this.underway = value
-    this.sent = this.group.release(this.data.name, value)
+    this.sent = this.group.release(this.data.name, this.param(value))
     this.send("release", { value, seq: this.sent, live: this.group.live })
   }
 

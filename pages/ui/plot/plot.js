@@ -10,22 +10,6 @@ const MOST_ROWS = 200
 // Narrower than this, a figure does without the notes that are named "wide".
 const NARROW = 560
 
-function library(address) {
-  const { attnviz } = globalThis
-  attnviz.plotly ??= new Promise((resolve, reject) => {
-    if (globalThis.Plotly) return resolve(globalThis.Plotly)
-    const early = document.getElementById("attnviz-plotly")
-    const script = early ?? Object.assign(document.createElement("script"), { src: attnviz.appBase() + address })
-    script.addEventListener("load", () => (globalThis.Plotly ? resolve(globalThis.Plotly) : reject(new Error("no Plotly"))))
-    script.addEventListener("error", () => reject(new Error("no Plotly")))
-    if (!early) document.head.append(script)
-  }).catch(error => {
-    attnviz.plotly = undefined // the next run tries again
-    throw error
-  })
-  return attnviz.plotly
-}
-
 // Plotly reads neither CSS variables nor color-mix(): the browser's canvas turns any colour into plain numbers.
 function faded(color, alpha) {
   const context = (faded.context ??= document.createElement("canvas").getContext("2d"))
@@ -101,7 +85,10 @@ class Plot {
     this.root = root
     this.parts = Object.fromEntries(["caption", "figure", "chart", "fallback", "problem"].map(name => [name, find(name)]))
     this.data = null
-    this.spec = null // what is on screen, or will be next
+    this.following = new globalThis.attnviz.Following(
+      () => this.draw(),
+      sentence => (this.parts.problem.textContent = sentence),
+    )
     this.theme = null
     this.drawing = false
     this.again = false
@@ -113,51 +100,27 @@ class Plot {
 
   // A run of the page has something to say, or the theme changed.
   render({ data }) {
-    const fresh = data !== this.data
     this.data = data
     this.theme = null // to be read anew: reading it makes the browser settle every style, too slow for each frame
     if (this.ended) {
       this.ended = false
       this.size.observe(this.parts.chart)
     }
-    if (data.group) this.join(data)
-    if (!this.spec || (fresh && !this.group?.pending)) this.spec = JSON.parse(data.figure)
-    this.draw()
-  }
-
-  join(data) {
-    if (this.group?.name !== data.group) {
-      this.leave()
-      this.group = globalThis.attnviz.group(data.group)
-      this.offs = [
-        this.group.on("frame", frame => this.take(frame.header.figures?.[this.data.part])),
-        this.group.on("settle", run => {
-          if (this.data.run >= run) this.take(JSON.parse(this.data.figure))
-        }),
-        this.group.on("problem", sentence => (this.parts.problem.textContent = sentence ?? "")),
-      ]
-    }
-    this.group.configure(data)
-  }
-
-  leave() {
-    for (const off of this.offs ?? []) off()
-    this.offs = []
+    this.following.render(data)
   }
 
   // Plotly draws in steps, some of them later: what is under way would fall over a chart that is gone.
   async end() {
-    this.leave()
+    this.following.leave()
     this.size.disconnect()
     this.ended = true
     await Promise.allSettled([this.drawing, this.resizing])
     if (this.ended) globalThis.Plotly?.purge(this.parts.chart)
   }
 
-  take(spec) {
-    if (!spec) return
-    this.spec = spec
-    this.draw()
+  // What is on screen, or will be next.
+  get spec() {
+    return this.following.spec
   }
 
   // One drawing at a time; what arrives meanwhile is drawn after it, and only the newest of it.
@@ -182,7 +145,7 @@ class Plot {
     chart.style.minHeight = `${this.spec.layout?.height ?? this.data.height}px`
     let plotly
     try {
-      plotly = await library(this.data.asset)
+      plotly = await globalThis.attnviz.library(this.data.asset)
     } catch {
       return this.tabulate()
     }
