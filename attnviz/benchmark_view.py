@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from attnviz import config
 from attnviz.benchmark import Request
@@ -44,6 +44,9 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
             Integer("length", Text("Length", "长度"), 1024, unit=same("tokens"), low=1, high=131_072,
                     slider_high=16_384, stops=STOPS),
             Integer("heads", Text("Heads", "头数"), 8, low=1, high=128, slider_high=32),
+            Integer("kv_heads", Text("KV heads", "KV 头数"), 2,
+                    Text("Heads of keys and values in GQA; they divide the heads.", "GQA 中键和值的头数，须整除头数。"),
+                    low=1, high=128),
             Integer("d_k", same("d_k (head_dim)"), 64, low=1, high=512, slider_high=256,
                     stops=(8, 16, 32, 64, 128, 256)),
             Integer("batch", Text("Batch", "批大小"), 1, low=1, high=256, slider_high=16),
@@ -75,6 +78,7 @@ class View:
     pairs: str
     length: int
     heads: int
+    kv_heads: int
     d_k: int
     batch: int
     longest: int
@@ -92,6 +96,11 @@ class View:
         return tuple(self.pairs.split(","))
 
     @property
+    def shares(self) -> bool:
+        """Say whether the number of KV heads counts: something compared lets them be chosen."""
+        return any(PAIRS[name].shares for name in self.names)
+
+    @property
     def lengths(self) -> tuple[int, ...]:
         """Give the lengths of a sweep: powers of two, and the longest."""
         doubled = [SHORTEST << step for step in range(self.longest.bit_length()) if SHORTEST << step < self.longest]
@@ -99,7 +108,8 @@ class View:
 
     def request(self, length: int, dtype: str, **settings: Any) -> Request:
         """Give the request at one length and dtype."""
-        entrants = tuple(PAIRS[name].contestant(self.heads, self.d_k, self.what) for name in self.names)
+        sizes = (self.heads, self.d_k, self.what, self.kv_heads)
+        entrants = tuple(PAIRS[name].contestant(*sizes) for name in self.names)
         return Request(
             entrants, q_len=length, batch=self.batch, dtype=dtype, threads=self.threads, device=self.device,
             mask=self.mask, mode=self.mode, **settings,
@@ -128,5 +138,13 @@ def settle(given: Mapping[str, object]) -> Settled[View]:
     """Turn settings as text into a checked view; never raises for any content of ``given``."""
     reader = Reader(given, frozenset(KNOBS))
     for name, knob in knobs(present()).items():
-        reader.read(name, knob)
+        # The heads are read before.
+        reader.read(name, knob, config.quarter(_heads(reader)) if name == "kv_heads" else None)
+    shares = any(PAIRS[name].shares for name in str(reader.values["pairs"]).split(","))
+    # Where nothing shares, what it follows to is kept for the way back, and nobody needs to hear of it.
+    reader.divide_heads(_heads(reader), note=shares)
     return reader.settled(View(**{name: reader.values[name] for name in KNOBS}))  # type: ignore[arg-type]
+
+
+def _heads(reader: Reader) -> int:
+    return cast("int", reader.values["heads"])

@@ -132,6 +132,11 @@ def divisors(number: int) -> tuple[int, ...]:
     return tuple(sorted({*small, *(number // n for n in small)}))
 
 
+def quarter(heads: int) -> int:
+    """Give the KV heads that grouped queries begin with: the largest divisor up to a quarter of the heads."""
+    return max(n for n in divisors(heads) if n == 1 or n <= heads // 4)
+
+
 def nearest_divisor(value: int, number: int) -> int:
     """Give the divisor of ``number`` nearest to ``value``; of two equally near, the larger.
 

@@ -2,14 +2,19 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
+from attnviz import config
 from attnviz.knobs import Knob, Value
 from attnviz.text import Refusal, Text
 
 V = TypeVar("V")
 
 _UNKNOWN = Text("{name} is not a setting of this page.", "本页没有 {name} 这个设置。")
+_DIVIDE = Text(
+    "kv_heads must divide heads: {heads} heads allow {options}, got {got}; using {used}.",
+    "KV 头数（kv_heads）必须整除头数：{heads} 个头可用 {options}，收到的是 {got}，改用 {used}。",
+)
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,16 @@ class Reader:
         shown = {"got": knob.shown(self.values[name]), "used": knob.shown(used)}
         self.notes.append(note.fill(name=knob.named, **shown, **fields))
         self.values[name] = used
+
+    def divide_heads(self, heads: int, note: bool = True) -> None:
+        """Replace KV heads that do not divide the heads by the next fewer that do, and say so where they count."""
+        options, kv_heads = config.divisors(heads), cast("int", self.values["kv_heads"])
+        if kv_heads in options:
+            return
+        used = max(n for n in options if n <= kv_heads)
+        if note:
+            self.follow("kv_heads", used, _DIVIDE, heads=heads, options=", ".join(map(str, options)))
+        self.values["kv_heads"] = used
 
     def settled(self, view: V) -> "Settled[V]":
         """Give everything that was read, with the view made of it."""

@@ -31,10 +31,6 @@ NORMAL_LENGTH = 32
 # Four numbers in a vector make the scale 1/2.
 WORKED_SIZES: Mapping[str, int] = MappingProxyType({"length": 4, "d_k": 4, "heads": 1})
 
-_DIVIDE = Text(
-    "kv_heads must divide heads: {heads} heads allow {options}, got {got}; using {used}.",
-    "KV 头数（kv_heads）必须整除头数：{heads} 个头可用 {options}，收到的是 {got}，改用 {used}。",
-)
 _FOLLOWS = Text(
     "{name} was {got}, which is more than the {limit} keys there are; using {used}.",
     "{name}原为 {got}，超过了现有的 {limit} 个键，改用 {used}。",
@@ -244,10 +240,10 @@ def _read_kv_heads(reader: Reader) -> None:
     heads = cast("int", reader.values["heads"])
     kv_heads = cast("int", reader.read("kv_heads", KNOBS["kv_heads"], heads))
     shares = FAMILIES[cast("str", reader.values["variant"])].shares
-    options = [n for n in range(1, heads + 1) if heads % n == 0] if shares else [heads]
-    if kv_heads not in options:
-        used, note = max((n for n in options if n <= kv_heads), default=options[0]), _DIVIDE if shares else _NOT_SHARED
-        reader.follow("kv_heads", used, note, heads=heads, options=", ".join(map(str, options)))
+    if shares:
+        reader.divide_heads(heads)
+    elif kv_heads != heads:
+        reader.follow("kv_heads", heads, _NOT_SHARED, heads=heads)
 
 
 def _read_own(reader: Reader, choice: str) -> dict[str, Value]:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from attnviz.benchmark import Failure, Latency, Measurement, Point, table
+from attnviz.benchmark import Failure, Latency, Measurement, Point, declared_peak, table
 from attnviz.benchmark.pairs import PAIRS
 from attnviz.benchmark_view import KNOBS, SHORTEST, settle
 from attnviz.text import LANGUAGES, Refusal
@@ -14,7 +14,7 @@ from pages.ui import benchmark_sweep
 from pages.ui.benchmark_picture import frame
 from pages.ui.heatmap.frame import unpack
 from pages.ui.translate import say
-from tests.pages import check, link, plain, plots, said, visit
+from tests.pages import check, keys, link, plain, plots, said, visit
 
 SMALL = {"pairs": "mha-eager,mha-sdpa", "heads": "2", "d_k": "8"}
 
@@ -150,7 +150,38 @@ def test_no_file_brings_the_page_down(content):
 @pytest.mark.parametrize("pair", PAIRS)
 def test_every_pair_by_link(pair):
     settled = settle({"pairs": pair})
-    assert not settled.problems and settled.view.quick().contestants[0].label == PAIRS[pair].name
+    own = settled.view.quick().contestants[0].label
+    assert (
+        not settled.problems
+        and own.replace(" 8/2", "") == PAIRS[pair].name
+        and ("8/2" in own) == pair.startswith("gqa")
+    )
+
+
+def test_kv_heads_are_set_where_something_shares_them():
+    asked = {"pairs": "mha-sdpa,gqa-sdpa", "heads": "12", "longest": "256", "show": "sweep"}
+    view = settle({**asked, "kv_heads": "6"}).view
+    for request in (view.quick(), *view.sweep()):
+        assert [one.config.num_key_value_heads for one in request.contestants] == [12, 6]
+    assert settle(asked).view.kv_heads == 3  # a quarter
+    held = table.frame(view.sweep()[:1], [Failure("cancelled")])
+    assert held["kv_heads"].tolist() == [12, 6] and held["label"].tolist() == ["MHA · sdpa", "GQA 12/6 · sdpa"]
+    memory = [
+        declared_peak(one, settle({**asked, "kv_heads": n, "what": "layer"}).view.quick())
+        for n in ("6", "1")
+        for one in settle({**asked, "kv_heads": n, "what": "layer"}).view.quick().contestants
+    ]
+    assert memory[0] == memory[2] and memory[1] > memory[3]
+    unequal = settle({**asked, "kv_heads": "5"})
+    assert unequal.view.kv_heads == 4 and "kv_heads must divide heads: 12 heads allow 1, 2, 3, 4" in unequal.notes[0].en
+    unasked = settle({**asked, "pairs": "mha-sdpa", "kv_heads": "5"})
+    assert unasked.view.kv_heads == 4 and not unasked.notes
+
+
+@pytest.mark.parametrize(("pairs", "there"), [("mha-sdpa,gqa-sdpa", True), ("mha-sdpa", False)])
+def test_the_slider_of_kv_heads_is_there_with_what_shares_them(pairs, there):
+    app = visit(page="benchmark", show="sweep", longest="256", pairs=pairs, heads="8", kv_heads="4")
+    assert ("benchmark.kv_heads" in keys(app)) == there and link(app)["kv_heads"] == "4"
 
 
 def test_a_link_holds_what_was_chosen():

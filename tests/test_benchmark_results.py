@@ -157,6 +157,10 @@ def test_the_command_line_names_what_cannot_be_asked(tmp_path, capsys):
     assert main(["--output", "x.txt"]) == 2 and ".json or .csv" in capsys.readouterr().err
     assert main(["--lengths", "0"]) == 2 and "q_len must be" in capsys.readouterr().err
     assert main(["--heads", "0"]) == 2 and "--heads must be" in capsys.readouterr().err
+    assert main(["--kv-heads", "3", "--pairs", "gqa-sdpa"]) == 2 and "must divide --heads" in capsys.readouterr().err
+    assert main(["--kv-heads", "4"]) == 2 and "needs one of gqa-eager, gqa-sdpa" in capsys.readouterr().err
+    shared = requests(parser().parse_args(["--kv-heads", "4", "--pairs", "gqa-sdpa"]))[0].contestants[0]
+    assert shared.config.num_key_value_heads == 4 and shared.label == "GQA 8/4 · sdpa"
     assert main(["--d-k", "-1"]) == 2 and "--d-k must be" in capsys.readouterr().err
     # Before anything is measured.
     for target, words in (

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from attnviz import config
 from attnviz.conversion import METHODS, conversion_error, convert
 from attnviz.figures.variants import latent_wiring, wiring
 from attnviz.inputs import token_vectors
@@ -18,7 +19,7 @@ from attnviz.variant_view import run as runs
 from attnviz.variant_view.layers import narrowed
 from attnviz.variant_view.settings import KNOBS, SIZES
 from attnviz.variant_view.settings import VARIANTS as VARIANTS_OF_PAGE
-from attnviz.variant_view.view import quarter, settle, sizes
+from attnviz.variant_view.view import settle, sizes
 from attnviz.variants import VARIANTS
 from attnviz.view_run import WIDTH
 from tests import oracle
@@ -219,7 +220,7 @@ def test_a_first_head_keeps_its_own_map():
 
 @pytest.mark.parametrize(("heads", "first"), [(1, 1), (2, 1), (7, 1), (8, 2), (12, 3), (64, 16)])
 def test_sharing_begins_with_four_query_heads_a_group(heads, first):
-    assert quarter(heads) == first == settle({"heads": str(heads)}).view.kv_heads
+    assert config.quarter(heads) == first == settle({"heads": str(heads)}).view.kv_heads
 
 
 def test_what_does_not_fit_follows_and_is_said():

@@ -11,13 +11,16 @@ from attnviz.benchmark import Failure, Request, submit, table
 from attnviz.benchmark.fits import finding
 from attnviz.benchmark.pairs import DEFAULTS, PAIRS
 from attnviz.benchmark.result import NOISY
-from attnviz.config import DTYPES, check_size
+from attnviz.config import DTYPES, check_divides, check_size, quarter
 from attnviz.masks import MASKS
-from attnviz.text import Refusal
+from attnviz.text import Refusal, Text
 
 QUICK_LENGTHS, LENGTHS = (1024, 2048, 4096), (256, 512, 1024, 2048, 4096, 8192)
 # Three lengths of at most so long end within two minutes, with the process's start.
 _QUICK_S, _LIMIT_S = 30, 120
+_NOBODY = Text(
+    "--kv-heads needs one of {options} among --pairs.", "使用 --kv-heads 时，--pairs 应包含以下之一：{options}。"
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     known.add_argument("--pairs", nargs="+", default=list(DEFAULTS), choices=list(PAIRS), metavar="PAIR",
                        help=f"variant and how it is computed: {', '.join(PAIRS)}")  # fmt: skip
     known.add_argument("--heads", type=int, default=8)
+    known.add_argument("--kv-heads", type=int, help="of GQA, a divisor of --heads; default about a quarter of them")
     known.add_argument("--d-k", type=int, default=64)
     known.add_argument("--batch", type=int, default=1)
     known.add_argument("--what", choices=("core", "layer"), default="core", help="with or without projections")
@@ -49,7 +53,10 @@ def requests(asked: argparse.Namespace) -> list[Request]:
     device.resolve(asked.device)
     for name in ("heads", "d_k"):
         check_size(f"--{name.replace('_', '-')}", getattr(asked, name))
-    contestants = [PAIRS[name].contestant(asked.heads, asked.d_k, asked.what) for name in dict.fromkeys(asked.pairs)]
+    kv_heads = _kv_heads(asked)
+    contestants = [
+        PAIRS[name].contestant(asked.heads, asked.d_k, asked.what, kv_heads) for name in dict.fromkeys(asked.pairs)
+    ]
     lengths = asked.lengths or (QUICK_LENGTHS if asked.quick else LENGTHS)
     budget_s, limit_s = (1, _QUICK_S) if asked.quick else (3, _LIMIT_S)
     return [
@@ -57,6 +64,21 @@ def requests(asked: argparse.Namespace) -> list[Request]:
                 mask=asked.mask, mode=asked.mode, budget_s=budget_s, limit_s=limit_s)
         for length in dict.fromkeys(lengths)
     ]  # fmt: skip
+
+
+def _kv_heads(asked: argparse.Namespace) -> int:
+    """Give the KV heads of what shares them.
+
+    Raises:
+        Refusal: If they do not divide the heads, or nothing shares.
+    """
+    if asked.kv_heads is None:
+        return quarter(asked.heads)
+    check_divides("--kv-heads", asked.kv_heads, "--heads", asked.heads)
+    sharing = [name for name, pair in PAIRS.items() if pair.shares]
+    if not set(asked.pairs).intersection(sharing):
+        raise Refusal(_NOBODY.fill(options=", ".join(sharing)))
+    return asked.kv_heads
 
 
 def main(arguments: Sequence[str]) -> int:

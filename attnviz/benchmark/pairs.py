@@ -9,6 +9,7 @@ from attnviz.variants import VARIANTS, Variant
 
 # "MHA" is an abbreviation, "linear" a word.
 _SHORT = 3
+_KV_HEADS = "num_key_value_heads"
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,18 @@ class Pair:
         variant = self.variant.upper() if len(self.variant) <= _SHORT else self.variant
         return f"{variant} · {self.backend}"
 
-    def contestant(self, heads: int, d_k: int, what: str = "core") -> Contestant:
-        """Give the contestant at these sizes."""
-        sizes = {"hidden_size": heads * d_k, "num_attention_heads": heads}
-        return Contestant(self.variant, self.backend, sizes, what, label=self.name)
+    @property
+    def shares(self) -> bool:
+        """Say whether the number of KV heads can be chosen."""
+        return any(knob.name == _KV_HEADS for knob in VARIANTS[self.variant].knobs)
+
+    def contestant(self, heads: int, d_k: int, what: str = "core", kv_heads: int | None = None) -> Contestant:
+        """Give the contestant at these sizes; ``kv_heads`` counts where it can be chosen, and is in the name then."""
+        sizes, name = {"hidden_size": heads * d_k, "num_attention_heads": heads}, self.name
+        if self.shares and kv_heads is not None:
+            sizes[_KV_HEADS] = kv_heads
+            name = name.replace(" ", f" {heads}/{kv_heads} ", 1)
+        return Contestant(self.variant, self.backend, sizes, what, label=name)
 
 
 def _pair(variant: Variant, backend: str) -> Pair:

@@ -10,12 +10,7 @@ from attnviz.kv_cache_view.knobs import KNOBS, MODELS, MOST_SHOWN
 from attnviz.presets import Preset
 from attnviz.reading import Reader, Settled
 from attnviz.text import Text
-from attnviz.variant_view.view import quarter
 
-_DIVIDE = Text(
-    "kv_heads must divide heads: {heads} heads allow {options}, got {got}; using {used}.",
-    "kv_heads 必须整除 heads：{heads} 个头可用 {options}，收到的是 {got}，改用 {used}。",
-)
 _FEWER = Text(
     "{name} was {got}, more than the sentence leaves (tokens shown: {tokens}); using {used}.",
     "{name}原为 {got}，超出句子 {tokens} 个 token 所允许的范围，改用 {used}。",
@@ -156,8 +151,5 @@ def _read_kv_heads(reader: Reader) -> None:
         reader.defaults["kv_heads"] = fixed
         reader.knobs["kv_heads"] = KNOBS["kv_heads"]
         return
-    kv_heads = cast("int", reader.read("kv_heads", KNOBS["kv_heads"], quarter(heads)))
-    options = config.divisors(heads)
-    if kv_heads not in options:
-        used = max((n for n in options if n <= kv_heads), default=1)
-        reader.follow("kv_heads", used, _DIVIDE, heads=heads, options=", ".join(map(str, options)))
+    reader.read("kv_heads", KNOBS["kv_heads"], config.quarter(heads))
+    reader.divide_heads(heads)

@@ -2,12 +2,12 @@
 
 from typing import Any, NamedTuple, cast
 
-from attnviz.config import dtype_size
+from attnviz.config import dtype_size, quarter
 from attnviz.cost import cost
 from attnviz.families import variant_key
 from attnviz.variant_view import layers
 from attnviz.variant_view.settings import LATENT
-from attnviz.variant_view.view import View, quarter
+from attnviz.variant_view.view import View
 from attnviz.variants import VARIANTS
 from attnviz.variants.latent import Latent
 from attnviz.variants.latent.sizes import LatentConfig

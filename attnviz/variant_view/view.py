@@ -10,10 +10,6 @@ from attnviz.reading import Reader, Settled
 from attnviz.text import Text
 from attnviz.variant_view.settings import ABREAST, KNOBS, LAYERS, MOST_MAPS, MOST_SHOWN, PAGE, SIZES, shows, variant_of
 
-_DIVIDE = Text(
-    "kv_heads must divide heads: {heads} heads allow {options}, got {got}; using {used}.",
-    "kv_heads 必须整除 heads：{heads} 个头可用 {options}，收到的是 {got}，改用 {used}。",
-)
 _CELL = Text("cell {got} lies outside the maps; nothing is selected.", "选中的格 {got} 在图外，已取消选择。")
 
 
@@ -88,11 +84,6 @@ def sizes(preset: Preset) -> dict[str, int | str]:
     return {name: found[name] for name in SIZES[variant]}
 
 
-def quarter(heads: int) -> int:
-    """Give the KV heads that a GQA layer begins with: the largest divisor up to a quarter of the heads."""
-    return max(n for n in config.divisors(heads) if n == 1 or n <= heads // 4)
-
-
 def settle(given: Mapping[str, object]) -> Settled[View]:
     """Turn settings as text into a checked view; never raises for any content of ``given``."""
     reader = Reader(given, frozenset(KNOBS))
@@ -133,13 +124,7 @@ def _read_kv_heads(reader: Reader, published: Mapping[str, int | str]) -> None:
     """Read the KV heads, which divide the heads that were read before."""
     heads = cast("int", reader.values["heads"])
     same = published.get("heads") == heads
-    default = cast("int", published.get("kv_heads", quarter(heads)) if same else quarter(heads))
-    kv_heads = cast("int", reader.read("kv_heads", KNOBS["kv_heads"], default))
-    options = config.divisors(heads)
-    if kv_heads not in options:
-        used = max((n for n in options if n <= kv_heads), default=1)
-        if reader.values["variant"] != "grouped":
-            # Of no meaning there: what it follows to is kept for the way back, and nobody needs to hear of it.
-            reader.values["kv_heads"] = used
-            return
-        reader.follow("kv_heads", used, _DIVIDE, heads=heads, options=", ".join(map(str, options)))
+    default = cast("int", published.get("kv_heads", config.quarter(heads)) if same else config.quarter(heads))
+    reader.read("kv_heads", KNOBS["kv_heads"], default)
+    # Without meaning, what it follows to is kept for the way back, and nobody needs to hear of it.
+    reader.divide_heads(heads, note=reader.values["variant"] == "grouped")

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnviz.backends import BACKENDS, CoreOutput
-from attnviz.config import check_divides, divisors
+from attnviz.config import check_divides, quarter
 from attnviz.masks import Mask
 from attnviz.positions import Position
 from attnviz.score_mods import ScoreMod
@@ -95,7 +95,7 @@ class Grouped(Variant):
         if fixed is not None and given not in (None, fixed):
             raise refuse("num_key_value_heads", _FIXED.fill(heads=fixed, variant=self.label), given)
         if given is None:
-            return fixed or max(n for n in divisors(heads) if n == 1 or n <= heads // 4)
+            return fixed or quarter(heads)
         check_divides("num_key_value_heads", given, "num_attention_heads", heads)
         return given
 

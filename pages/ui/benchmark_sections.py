@@ -6,6 +6,7 @@ import streamlit as st
 
 from attnviz import device
 from attnviz.benchmark import Measurement, Probe, Request, Result, desk
+from attnviz.config import divisors
 from pages.ui import layout, measured
 from pages.ui.benchmark_picture import MEMORY, TIME
 from pages.ui.bus import Group
@@ -24,7 +25,11 @@ def side_controls(panel: Panel, group: Group) -> None:
     """Draw the controls of the layer and of how it is measured."""
     with st.sidebar:
         st.subheader(panel.title("group.layer"), anchor=False)
-        for name in ("heads", "d_k", "batch"):
+        view = panel.settled.view
+        panel.live("heads", group)
+        if view.shares:
+            panel.live("kv_heads", group, high=view.heads, stops=divisors(view.heads))
+        for name in ("d_k", "batch"):
             panel.live(name, group)
         panel.control("mask", segmented=True)
         st.subheader(panel.title("group.measuring"), anchor=False)
