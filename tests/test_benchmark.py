@@ -27,6 +27,7 @@ from attnviz.benchmark import (
 )
 from attnviz.benchmark.clock import ratio
 from attnviz.benchmark.memory import StorageCounter
+from attnviz.benchmark.predict import no_backward
 from attnviz.benchmark.run import _attempt, _Entrant, run
 from attnviz.text import Refusal
 from attnviz.variants import VARIANTS
@@ -167,8 +168,8 @@ def test_every_variant_is_measured(desk, key, what):
     assert isinstance(measured, Measurement) and measured.complete
     for contestant, point in zip(contestants, measured.points, strict=True):
         if contestant.backend == "flash" and mode != "forward":
-            # Our own tiles compute no gradients, and say so.
-            assert point.failure is not None and "gradients" in point.failure.text.en
+            # Our own tiles have no backward pass, and say so.
+            assert point.failure is not None and "no backward pass" in point.failure.text.en
             continue
         assert point.failure is None and point.latency_s is not None and point.peak_bytes, point
         assert point.latency_s.minimum > 0 and point.ratio is not None
@@ -200,6 +201,27 @@ def test_a_request_that_does_not_fit_is_not_begun(desk):
     assert isinstance(measured, Failure) and measured.reason == "too_large" and "PiB" in measured.text.en
     beside = Request((Contestant("mha", "eager", SIZES), SDPA), q_len=2**16, limit_s=600, rounds=1)
     assert too_large(beside.contestants[0], beside, 2**35) and not too_large(SDPA, beside, 2**35)
+
+
+def test_each_that_does_not_fit_keeps_its_own_need(desk):
+    both = Request((Contestant("mha", "eager", SIZES), SDPA), q_len=2**22, **QUICK)
+    (ended,) = desk.submit((both,)).wait()
+    assert isinstance(ended, Failure) and ended.partial is not None
+    first, second = (point.failure.text.en for point in ended.partial.points)
+    assert first == ended.text.en != second
+
+
+@pytest.mark.parametrize(("variant", "backend", "runs"), [
+    ("mha", "flash", False), ("mla", "flash", False), ("mha", "eager", True), ("linear", "chunked", True),
+])  # fmt: skip
+def test_a_backend_without_a_gradient_says_what_to_take(variant, backend, runs):
+    asked = (Contestant(variant, backend, SIZES),)
+    failed = no_backward(asked[0], Request(asked, q_len=64, mode="forward+backward"))
+    assert (failed is None) == runs and no_backward(asked[0], Request(asked, q_len=64)) is None
+    if failed is not None:
+        assert "no backward pass; take eager or sdpa." in failed.text.en and "eager 或 sdpa" in failed.text.zh
+        *_, measured = run(Request(asked, q_len=64, mode="forward+backward", **QUICK))
+        assert measured.points[0].failure == failed
 
 
 def test_what_does_not_fit_leaves_the_others(monkeypatch):

@@ -146,6 +146,28 @@ def test_each_reason_is_said_once_and_literally():
     assert measured.failures("en", steps, [Failure("cancelled")])[0].startswith("8 tokens – ")
 
 
+def test_each_contestant_s_own_need_is_said_once():
+    requests = [Request(PAIR, q_len=n) for n in (256, 1024, 2048)]
+    need = [Failure("too_large", f"it would take {n} GiB") for n in (1, 2, 3, 4, 5)]
+    sooner, later = Point("a", failure=need[0]), Point("a", failure=need[3])
+    whole = Failure("too_large", need[3].detail, partial=Measurement((later, Point("b", failure=need[4]))))
+    said = measured.failures(
+        "en", requests, [Measurement((Point("a"), Point("b"))), Measurement((sooner, Point("b"))), whole]
+    )
+    assert said == [f"{where} tokens{more} – {measured.layout.escape(words)}" for where, more, words in (
+        ("1,024", " and longer", "a: Not run: it would take 1 GiB."), ("2,048", "", "b: Not run: it would take 5 GiB."),
+    )]  # fmt: skip
+    assert [one.partition("（")[0] for one in measured.failures("zh", requests[:1], [whole])] == [
+        measured.layout.escape(f"{name}: 未运行：it would take {n} GiB。") for name, n in (("a", 4), ("b", 5))
+    ]
+    # What ended the request comes before what was found out before that.
+    cut = Failure("cancelled", partial=Measurement((sooner, Point("b"))))
+    assert len(measured.failures("en", requests[:1], [cut])) == 2
+    # Nothing tells one length from another where it is so at all of them.
+    none = Measurement((Point("a", failure=Failure("no_backward", "eager")), Point("b")))
+    assert measured.failures("en", requests, [none] * 3)[0].startswith("a&#58; ")
+
+
 def test_what_was_measured_before_a_failure_stays():
     kept = Measurement((Point("a", Latency.of([1.0])),), complete=False)
     assert measured.points(Failure("crashed", "SIGKILL", partial=kept), 1) == list(kept.points)
@@ -162,6 +184,8 @@ def test_bars_hold_the_values_their_quartiles_and_the_prediction():
     assert figure["layout"]["xaxis"]["ticktext"] == ["0.1", "1.0"]
     empty = bars([Bar("a", text="not run")], predicted="p", label=str)["layout"]["xaxis"]
     assert empty["tickvals"] == [] and len(empty["range"]) == 2
+    listed = bars([Bar("a", 5e3), Bar("b", 2e7)], predicted="p", label=str, base=[1.0, 60.0, 3600.0, 86_400.0, 1e9])
+    assert listed["layout"]["xaxis"]["tickvals"] == [3600, 86_400]
     marks = bars([Bar("a", 2**10), Bar("b", 2**30)], predicted="p", label=str, base=4)["layout"]["xaxis"]["tickvals"]
     assert len(marks) <= 5 and all((int(mark).bit_length() - 1) % 2 == 0 for mark in marks)
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
@@ -241,9 +242,10 @@ def _ended(reason: str | None, request: Request | Probe, job: Job) -> Failure:
 
 
 def _settled(measured: Measurement) -> Result:
-    """Give the measurement; where no contestant has a time, the first one's failure."""
+    """Give the measurement; where no contestant has a time, the first one's failure, with each one's own beside it."""
     failures = [point.failure for point in measured.points]
-    return failures[0] if failures[0] is not None and all(failures) else measured
+    first = failures[0]
+    return replace(first, partial=measured) if first is not None and all(failures) else measured
 
 
 @cache

@@ -135,6 +135,15 @@ def _asked(contestant: Contestant, request: Request) -> tuple[int, bool]:
     return q_len, keeps and (request.mask != "full" or not contestant.cached)
 
 
+def no_backward(contestant: Contestant, request: Request) -> Failure | None:
+    """Say that a gradient is asked of a backend that has none; None if it may run."""
+    own = [key for key in VARIANTS[contestant.variant].backends if key in BACKENDS]
+    others = [key for key in own if BACKENDS[key].backward is not None]
+    if request.mode == "forward" or contestant.backend not in own or contestant.backend in others:
+        return None
+    return Failure("no_backward", " or ".join(others), " 或 ".join(others))
+
+
 def too_large(contestant: Contestant, request: Request, free_bytes: int) -> Failure | None:
     """Say why a contestant is not begun: it would not fit the free memory, or not end in time; None if it may run."""
     taken = predict(contestant, request)

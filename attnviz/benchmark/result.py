@@ -26,6 +26,10 @@ REASONS: Mapping[str, Text] = MappingProxyType(
             "内存不足：一次分配被拒绝（{detail}）。",
         ),
         "too_large": Text("Not run: {detail}.", "未运行：{detail}。"),
+        "no_backward": Text(
+            "Not run: its tiles are this app's own and have no backward pass; take {detail}.",
+            "未运行：flash 由本应用自己的分块实现，没有反向传播；请改选 {detail}。",
+        ),
         "cancelled": Text("Cancelled.", "已取消。"),
         "abandoned": Text("Ended, because nobody was waiting for it any more.", "已无人等待结果，测量就此结束。"),
         "refused": Text("Refused: {detail}", "已拒绝：{detail}"),

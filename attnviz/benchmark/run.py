@@ -10,7 +10,7 @@ from attnviz import device
 from attnviz.benchmark.calls import Made, make
 from attnviz.benchmark.clock import Clock, Runner, ratio, rounds
 from attnviz.benchmark.memory import peak_bytes
-from attnviz.benchmark.predict import too_large
+from attnviz.benchmark.predict import no_backward, too_large
 from attnviz.benchmark.request import Contestant, Request
 from attnviz.benchmark.result import Failure, Measurement, Point
 from attnviz.text import Refusal
@@ -41,7 +41,7 @@ def run(request: Request) -> Iterator[Measurement]:
     clock = Clock(request.device)
     with torch.set_grad_enabled(request.mode != "forward"):
         for entrant in entrants:
-            entrant.failure = too_large(entrant.contestant, request, free)
+            entrant.failure = no_backward(entrant.contestant, request) or too_large(entrant.contestant, request, free)
             if entrant.failure is None:
                 _attempt(entrant, lambda entrant=entrant: _prepare(entrant, request, clock))
             yield _snapshot(entrants)

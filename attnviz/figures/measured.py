@@ -52,14 +52,16 @@ class Curve(NamedTuple):
     refused: Sequence[tuple[Amount, Amount, str]] = ()
 
 
-def bars(rows: Sequence[Bar], *, predicted: str, label: Callable[[float], str], base: int = 10) -> Figure:
+def bars(
+    rows: Sequence[Bar], *, predicted: str, label: Callable[[float], str], base: int | Sequence[float] = 10
+) -> Figure:
     """Draw a bar for each row on a logarithmic axis, the first on top, with a mark where it was predicted.
 
     Args:
         rows: The bars.
         predicted: What the mark is called.
         label: Gives a value of the axis in words.
-        base: The axis has marks at powers of this.
+        base: The axis has marks at powers of this, or at some of these places.
     """
     names = [row.name for row in rows]
     colours = [f"theme-{index % COLOURS}" for index in range(len(rows))]
@@ -108,7 +110,7 @@ def curves(
     fitted: str = "",
     refused: str = "",
     label: Callable[[float], str],
-    base: int = 10,
+    base: int | Sequence[float] = 10,
     crossings: Mapping[str, tuple[Amount, Amount]] | None = None,
     ticks: tuple[Sequence[Amount], Sequence[str]] | None = None,
     noisy: str = "",
@@ -122,7 +124,7 @@ def curves(
         fitted: What the dotted lines are called.
         refused: What the marks of points that were not measured are called.
         label: Gives a value of the upright axis in words.
-        base: The upright axis has marks at powers of this.
+        base: The upright axis has marks at powers of this, or at some of these places.
         crossings: Words → where two curves cross.
         ticks: Places on the axis of sizes and what they are called.
         noisy: What hollow dots are called; empty leaves them without a name.
@@ -244,16 +246,20 @@ def _reach(numbers: Sequence[Amount | None]) -> list[float]:
     return [min(low - 0.4, high - 2), high + 0.15]
 
 
-def _axis(reach: Sequence[float], label: Callable[[float], str], base: int) -> Figure:
+def _axis(reach: Sequence[float], label: Callable[[float], str], base: int | Sequence[float]) -> Figure:
     if reach[0] == reach[1]:
         return {"type": "log", "range": [0, 1], "tickvals": [], "ticktext": []}
     marks = _marks(reach, base)
     return {"type": "log", "range": list(reach), "tickvals": marks, "ticktext": list(map(label, marks))}
 
 
-def _marks(reach: Sequence[float], base: int) -> list[float]:
-    """Give the powers of a base, or of its powers, that lie on an axis; about five at most."""
-    step = math.log10(base)
-    first, last = math.ceil(reach[0] / step), math.floor(reach[1] / step)
-    every = max(1, -(-(last - first + 1) // _MOST_MARKS))
-    return [float(base) ** power for power in range(first, last + 1) if power % every == 0]
+def _marks(reach: Sequence[float], base: int | Sequence[float]) -> list[float]:
+    """Give the places that lie on an axis: powers of a base or some out of a list, about five at most."""
+    if isinstance(base, int):
+        step = math.log10(base)
+        powers = range(math.ceil(reach[0] / step), math.floor(reach[1] / step) + 1)
+        places = [(power, float(base) ** power) for power in powers]
+    else:
+        places = [(index, place) for index, place in enumerate(base) if reach[0] <= math.log10(place) <= reach[1]]
+    every = max(1, -(-len(places) // _MOST_MARKS))
+    return [place for number, place in places if number % every == 0]

@@ -17,7 +17,7 @@ from pages.ui.controls import Panel
 from pages.ui.plot import plot
 
 _KINDS = {"time": ("latency_s", "latency_lower_s", "latency_upper_s"), "memory": ("peak_bytes",) * 3}
-_UNITS = {"time": (units.short_seconds, 10), "memory": (units.binary_bytes, 16)}
+_UNITS = {"time": (units.short_seconds, units.TIME_MARKS), "memory": (units.binary_bytes, 16)}
 # More crosses than this hide each other.
 _MOST_CROSSES = 3
 _FILES, _MOST_FILES = "benchmark.files", 8
@@ -76,7 +76,8 @@ def _refused(language: str, requests: Sequence[Request], shown: Sequence[Result]
     for request, result in zip(requests, shown, strict=False):
         known = measured.points(result, len(request.contestants))
         for contestant, point in zip(request.contestants, known, strict=True):
-            failure = result if isinstance(result, Failure) else None if point is None else point.failure
+            own = None if point is None else point.failure
+            failure = result if own is None and isinstance(result, Failure) else own
             if failure is not None and failure.reason not in measured.CUT_SHORT:
                 name = contestant.label + (f" · {request.dtype}" if several else "")
                 found[name, request.q_len] = f"{units.count(request.q_len)} · {_plain(failure.text.say(language))}"

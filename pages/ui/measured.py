@@ -201,23 +201,47 @@ def _first_call(job: Job) -> str | None:
 
 
 def failures(language: str, requests: Sequence[Request | Probe], shown: Sequence[Result]) -> list[str]:
-    """Give each reason once why requests or contestants have no result, with where, as text for Markdown."""
+    """Give each reason once why requests or contestants have no result, with where, as text for Markdown.
+
+    Of a contestant that is too large from a length on, the shortest one's need is said.
+    """
     places: dict[str, list[int]] = {}
+    sizes: dict[tuple[str, str], tuple[str, list[int]]] = {}
     for index, result in enumerate(shown):
-        if isinstance(result, Failure):
-            places.setdefault(layout.escape(result.text.say(language)), []).append(index)
-            continue
-        for point in result.points:
-            if point.failure is not None:
-                words = layout.escape(f"{point.label}: {point.failure.text.say(language)}")
+        for label, failure in _each(result):
+            words = layout.escape(f"{label}{failure.text.say(language)}")
+            if failure.reason == "too_large":
+                sizes.setdefault((label, requests[index].dtype), (words, []))[1].append(index)
+            else:
                 places.setdefault(words, []).append(index)
-    return [f"{_where(language, requests, at)}{words}" for words, at in places.items()]
+    return [
+        *(f"{_where(language, requests, at)}{words}" for words, at in places.items()),
+        *(f"{_where(language, requests, at[:1], more=len(at) > 1)}{words}" for words, at in sizes.values()),
+    ]
 
 
-def _where(language: str, requests: Sequence[Request | Probe], at: Sequence[int]) -> str:
-    """Name requests by what tells them apart: lengths, and data types where there are several."""
+def _each(result: Result) -> list[tuple[str, Failure]]:
+    """Give what failed: contestants with their names where the reasons are theirs, a whole request without one."""
+    known = result.partial if isinstance(result, Failure) else result
+    own = [] if known is None else [(f"{one.label}: ", one.failure) for one in known.points if one.failure is not None]
+    if not isinstance(result, Failure):
+        return own
+    if result.reason in CUT_SHORT:
+        return [("", result), *own]
+    return own if len(own) > 1 else [("", result)]
+
+
+def _where(language: str, requests: Sequence[Request | Probe], at: Sequence[int], more: bool = False) -> str:
+    """Name requests by what tells them apart: lengths, and data types where there are several.
+
+    Args:
+        language: Language of the words.
+        requests: All requests.
+        at: Those that are named.
+        more: Whether longer ones are meant too.
+    """
     asked = [one for one in requests if isinstance(one, Request)]
-    if len(asked) < max(2, len(requests)):
+    if len(asked) < max(2, len(requests)) or (len(at) == len(requests) and not more):
         return ""
     # Requests of one query each, as in decoding, differ in what they see.
     lengths = [one.q_len if len({each.q_len for each in asked}) > 1 else one.keys for one in asked]
@@ -225,7 +249,7 @@ def _where(language: str, requests: Sequence[Request | Probe], at: Sequence[int]
     said = []
     for dtype in dict.fromkeys(asked[index].dtype for index in at):
         own = dict.fromkeys(units.count(lengths[index]) for index in at if asked[index].dtype == dtype)
-        words = say(language, "measure.lengths", lengths=", ".join(own))
+        words = say(language, "measure.longer" if more else "measure.lengths", lengths=", ".join(own))
         said.append(f"{words}, {dtype}" if several else words)
     return f"{'; '.join(said)} – "
 

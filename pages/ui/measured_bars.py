@@ -32,7 +32,7 @@ def draw_bars(language: str, request: Request, shown: Result | None, *, memory: 
     give = _memory_bar if memory else _time_bar
     rows = [give(words, *each) for each in zip(request.contestants, known, expected, strict=True)]
     mark = words["predicted" if memory else "least"]
-    label, base = (units.binary_bytes, 4) if memory else (units.short_seconds, 10)
+    label, base = (units.binary_bytes, 4) if memory else (units.short_seconds, units.TIME_MARKS)
     figure = bars_figure(rows, predicted=mark, label=label, base=base)
     caption = _caption(words, known, memory)
     numbers = "; ".join(f"{row.name}: {row.text}" for row in rows)
