@@ -1,6 +1,7 @@
 """Measuring on a page: the button, the place in the queue, bars as they come, and the sentence of a failure."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -8,11 +9,17 @@ from streamlit.testing.v1 import AppTest
 from attnviz.benchmark import Contestant, Desk, Failure, Latency, Measurement, Point, Request
 from attnviz.figures.measured import Bar, Curve, bars, curves
 from attnviz.text import LANGUAGES
-from pages.ui import measured
+from pages.ui import layout, measured, measured_bars, measured_words
+from pages.ui.measured_held import Held
 from pages.ui.translate import say
 
 SMALL = {"hidden_size": 32, "num_attention_heads": 4}
 PAIR = (Contestant("mha", "sdpa", SMALL), Contestant("mha", "eager", SMALL))
+LABELS = [one.label for one in PAIR]
+
+
+def held(job):
+    return Held(job.requests, job)
 
 
 def script():
@@ -28,6 +35,8 @@ def script():
     panel = Panel("saturation", link.language(), settle)
     length = int(st.session_state.get("length", 16))
     requests = [Request(pair, q_len=length, rounds=3, budget_s=0.1), Request(pair, q_len=2**20)]
+    if "asked" in st.session_state:
+        requests = [Request.from_json(one) for one in st.session_state["asked"]]
 
     def draw(asked, shown):
         st.markdown(f"{len(shown)} of {len(asked)}")
@@ -103,8 +112,63 @@ def test_what_starts_by_itself_goes_on_after_it_was_ended_elsewhere():
     ended.cancel()
     ended.wait(60)
     desk.close()
-    app.session_state["saturation.try.measured"] = held._replace(job=ended)
+    app.session_state["saturation.try.measured"] = replace(held, job=ended)
     assert until_done(fine(app.run()), "en").markdown[0].value == "2 of 2"
+
+
+MEASURED = Measurement((Point("MHA · sdpa", Latency.of([1.0])), Point("MHA · eager", Latency.of([2.0]))))
+
+
+class Ended:
+    """Stand for a job with these results, of which more are to come."""
+
+    def __init__(self, requests, results, partial=None):
+        self.requests, self.results, self.partial = tuple(requests), tuple(results), partial
+        self.shown = (*self.results, *([partial] if partial else []))
+
+
+def test_what_was_left_out_is_put_among_what_was_found():
+    requests = [Request(PAIR, q_len=n) for n in (8, 16, 32, 64, 128)]
+    some = Measurement((MEASURED.points[0], Point("MHA · eager")), complete=False)
+    slow, gone = Failure("time", "60 s"), Failure("crashed", "SIGKILL", partial=some)
+    first = Held(tuple(requests), Ended(requests, [MEASURED, gone, slow, MEASURED, Failure("cancelled")]))
+    # What took too long would again.
+    assert first.missing == (1, 4) and first.shown[1] is gone
+    asked = [requests[number] for number in first.missing]
+    begun = Held(first.requests, Ended(asked, []), first.results)
+    assert begun.ended == 3 and begun.missing == (1, 4) and begun.shown[0] is MEASURED and begun.shown[2] is slow
+    # Neither is missing for a reason any more, and what was found of them stays.
+    assert begun.results[1] == some and begun.results[4] == Measurement(tuple(map(Point, LABELS)), complete=False)
+    other = Measurement((Point("MHA · sdpa"), MEASURED.points[1]), complete=False)
+    later = Held(first.requests, Ended(asked, [], other), first.results)
+    assert later.shown[1] == replace(MEASURED, complete=False)
+    over = Held(first.requests, Ended(asked, [MEASURED, Failure("cancelled", partial=some)]), first.results)
+    assert over.results[1] is MEASURED and over.missing == (4,) and over.ended == 5
+    again = Held(over.requests, Ended(asked[1:], [Failure("abandoned")]), over.results)
+    assert again.results[4].partial == some and again.results[4].reason == "abandoned" and again.missing == (4,)
+    running = Held(tuple(requests), Ended(requests, [MEASURED], some))
+    assert running.missing == (1, 2, 3, 4) and running.ended == 1
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_ended_early_can_go_on(language):
+    app = opened(language)
+    wanted = tuple(Request(PAIR, q_len=n, rounds=3, budget_s=0.1) for n in (16, 24))
+    app.session_state["asked"] = [one.to_json() for one in wanted]
+    ended = Ended(wanted, [MEASURED, Failure("crashed", "SIGKILL")])
+    ended.done, ended.look, ended.cancel = True, lambda: None, lambda: None
+    app.session_state["saturation.try.measured"] = Held(wanted, ended)
+    on, again = fine(app.run()).button
+    assert (on.label, again.label) == (say(language, "measure.go_on"), say(language, "measure.again"))
+    assert say(language, "measure.ended", done=1, count=2) in [one.value for one in app.caption]
+    # With other settings, what stays behind is said; it is there again with its own.
+    app.session_state["asked"] = [replace(one, batch=2).to_json() for one in wanted]
+    left = say(language, "measure.left_behind", done=1, count=2)
+    assert left in fine(app.run()).caption[0].value and len(app.button) == 1
+    app.session_state["asked"] = [one.to_json() for one in wanted]
+    app = until_done(fine(app.run()).button[0].click().run(), language)
+    first, second = app.session_state["saturation.try.measured"].results
+    assert first is MEASURED and second.complete and len(app.button) == 1 and not app.warning
 
 
 def test_it_can_start_by_itself():
@@ -120,30 +184,30 @@ def test_a_page_says_where_in_the_queue_it_is():
     while first.partial is None:
         time.sleep(0.05)
     second = desk.submit((long,))
-    assert measured.status("en", second, False) == "Waiting: number 1 in line."
-    assert "第 1 位" in measured.status("zh", second, False)
+    assert measured_words.status("en", held(second), False) == "Waiting: number 1 in line."
+    assert "第 1 位" in measured_words.status("zh", held(second), False)
     for job in (first, second):
         job.cancel()
         job.wait(60)
     desk.close()
-    assert measured.failures("en", first.requests, first.results) == [measured.layout.escape("Cancelled.")]
-    assert measured.status("en", first, True) == "Ended early."
-    assert measured.status("en", second, True) == "Nothing was measured."
+    assert measured_words.failures("en", first.requests, first.results) == [layout.escape("Cancelled.")]
+    assert measured_words.status("en", held(first), True) == "Ended early."
+    assert measured_words.status("en", held(second), True) == "Nothing was measured."
 
 
 def test_each_reason_is_said_once_and_literally():
     failed = Point("<b>x</b>", failure=Failure("memory", "3 GiB"))
     fine_point = Point("y", Latency.of([1.0]))
     shown = [Measurement((failed, fine_point)), Measurement((failed,)), Failure("cancelled")]
-    said = measured.failures("en", [Request(PAIR, q_len=n) for n in (256, 1024, 2048)], shown)
+    said = measured_words.failures("en", [Request(PAIR, q_len=n) for n in (256, 1024, 2048)], shown)
     assert len(said) == 2 and "<b>" not in said[0]
     # With the lengths that it is about, and with the data type where that differs.
     assert said[0].startswith("256, 1,024 tokens – ") and said[1].startswith("2,048 tokens – ")
     several = [Request(PAIR, q_len=n, dtype=dtype) for dtype in ("float32", "bfloat16") for n in (8, 16)]
-    (only,) = measured.failures("zh", several, [Failure("cancelled")] * 3)
+    (only,) = measured_words.failures("zh", several, [Failure("cancelled")] * 3)
     assert only.startswith("8, 16 个 token, float32; 8 个 token, bfloat16 – ")
     steps = [Request(PAIR, q_len=1, kv_len=n) for n in (8, 16)]
-    assert measured.failures("en", steps, [Failure("cancelled")])[0].startswith("8 tokens – ")
+    assert measured_words.failures("en", steps, [Failure("cancelled")])[0].startswith("8 tokens – ")
 
 
 def test_each_contestant_s_own_need_is_said_once():
@@ -151,27 +215,27 @@ def test_each_contestant_s_own_need_is_said_once():
     need = [Failure("too_large", f"it would take {n} GiB") for n in (1, 2, 3, 4, 5)]
     sooner, later = Point("a", failure=need[0]), Point("a", failure=need[3])
     whole = Failure("too_large", need[3].detail, partial=Measurement((later, Point("b", failure=need[4]))))
-    said = measured.failures(
+    said = measured_words.failures(
         "en", requests, [Measurement((Point("a"), Point("b"))), Measurement((sooner, Point("b"))), whole]
     )
-    assert said == [f"{where} tokens{more} – {measured.layout.escape(words)}" for where, more, words in (
+    assert said == [f"{where} tokens{more} – {layout.escape(words)}" for where, more, words in (
         ("1,024", " and longer", "a: Not run: it would take 1 GiB."), ("2,048", "", "b: Not run: it would take 5 GiB."),
     )]  # fmt: skip
-    assert [one.partition("（")[0] for one in measured.failures("zh", requests[:1], [whole])] == [
-        measured.layout.escape(f"{name}: 未运行：it would take {n} GiB。") for name, n in (("a", 4), ("b", 5))
+    assert [one.partition("（")[0] for one in measured_words.failures("zh", requests[:1], [whole])] == [
+        layout.escape(f"{name}: 未运行：it would take {n} GiB。") for name, n in (("a", 4), ("b", 5))
     ]
     # What ended the request comes before what was found out before that.
     cut = Failure("cancelled", partial=Measurement((sooner, Point("b"))))
-    assert len(measured.failures("en", requests[:1], [cut])) == 2
+    assert len(measured_words.failures("en", requests[:1], [cut])) == 2
     # Nothing tells one length from another where it is so at all of them.
     none = Measurement((Point("a", failure=Failure("no_backward", "eager")), Point("b")))
-    assert measured.failures("en", requests, [none] * 3)[0].startswith("a&#58; ")
+    assert measured_words.failures("en", requests, [none] * 3)[0].startswith("a&#58; ")
 
 
 def test_what_was_measured_before_a_failure_stays():
     kept = Measurement((Point("a", Latency.of([1.0])),), complete=False)
-    assert measured.points(Failure("crashed", "SIGKILL", partial=kept), 1) == list(kept.points)
-    assert measured.points(Failure("crashed", "SIGKILL"), 2) == [None, None] == measured.points(None, 2)
+    assert measured_bars.points(Failure("crashed", "SIGKILL", partial=kept), 1) == list(kept.points)
+    assert measured_bars.points(Failure("crashed", "SIGKILL"), 2) == [None, None] == measured_bars.points(None, 2)
 
 
 def test_bars_hold_the_values_their_quartiles_and_the_prediction():

@@ -14,6 +14,8 @@ from attnviz.figures.measured import Curve, curves
 from attnviz.text import Refusal
 from pages.ui import layout, measured, translate
 from pages.ui.controls import Panel
+from pages.ui.measured_bars import points
+from pages.ui.measured_held import CUT_SHORT
 from pages.ui.plot import plot
 
 _KINDS = {"time": ("latency_s", "latency_lower_s", "latency_upper_s"), "memory": ("peak_bytes",) * 3}
@@ -74,11 +76,11 @@ def _refused(language: str, requests: Sequence[Request], shown: Sequence[Result]
     several = len({request.dtype for request in requests}) > 1
     found = {}
     for request, result in zip(requests, shown, strict=False):
-        known = measured.points(result, len(request.contestants))
+        known = points(result, len(request.contestants))
         for contestant, point in zip(request.contestants, known, strict=True):
             own = None if point is None else point.failure
             failure = result if own is None and isinstance(result, Failure) else own
-            if failure is not None and failure.reason not in measured.CUT_SHORT:
+            if failure is not None and failure.reason not in CUT_SHORT:
                 name = contestant.label + (f" · {request.dtype}" if several else "")
                 found[name, request.q_len] = f"{units.count(request.q_len)} · {_plain(failure.text.say(language))}"
     return found

@@ -12,6 +12,7 @@ from attnviz.linear_view.settings import View
 from pages.ui import linear_memory, measured
 from pages.ui.bus import Group
 from pages.ui.controls import Panel
+from pages.ui.measured_bars import points
 from pages.ui.plot import plot
 from pages.ui.plot.spec import Drawn
 from pages.ui.translate import say, table
@@ -67,7 +68,7 @@ def known(requests: Sequence[Request], shown: Sequence[Result]) -> dict[str, dic
     found: dict[str, dict[int, Point]] = {kind: {} for kind in cost.WEIGHED}
     for request, result in zip(requests, shown, strict=False):
         kinds = cost.kinds(request.q_len)
-        for kind, point in zip(kinds, measured.points(result, len(kinds)), strict=True):
+        for kind, point in zip(kinds, points(result, len(kinds)), strict=True):
             if point is not None:
                 found[kind][request.q_len] = point
     return found
