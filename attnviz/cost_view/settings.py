@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -106,12 +107,12 @@ class View:
         """Give the variant."""
         return VARIANTS[PAIRS[self.pair].variant]
 
-    @property
+    @cached_property
     def sizes(self) -> Any:
         """Give the layer's configuration."""
         return self.contestant.config
 
-    @property
+    @cached_property
     def contestant(self) -> Contestant:
         """Give the whole layer as it is measured; a published model's has no biases."""
         layer = PAIRS[self.pair].contestant(self.heads, self.d_k, "layer")
@@ -123,7 +124,7 @@ class View:
         rest.pop(KV_HEADS, None)
         return replace(layer, sizes={**rest, **layer.sizes, **own})
 
-    @property
+    @cached_property
     def preset(self) -> Preset | None:
         """Give the published model whose sizes all hold, or None."""
         preset = PRESETS.get(self.model)
