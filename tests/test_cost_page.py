@@ -460,6 +460,8 @@ HOSTILE = {
     "kv_heads=0": "kv_heads must be a whole number from 1",
     "d_k=513": "d_k must be a whole number from 8 to 512",
     "<b>=1": "'<b>' is not a setting of this page.",
+    # Own sizes have no choice of layers.
+    "layer=<b>": "layer must be one of all, window",
 }
 
 
@@ -472,3 +474,9 @@ def test_a_bad_value_is_named_and_the_page_stays(given):
     assert link(app) == {} and "cost.roofs" in plots(app)
     with pytest.raises(Refusal):
         cost_picture.frame({name: value})
+
+
+def test_a_bad_value_of_a_setting_that_does_not_apply_is_named_too():
+    app = visit(page="cost", pair="mha-sdpa", kv_heads="0")
+    (warning,) = app.warning
+    assert "kv_heads must be a whole number from 1" in plain(warning.value) and link(app) == {"pair": "mha-sdpa"}

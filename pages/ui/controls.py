@@ -60,7 +60,8 @@ class Panel:
         """Keep a setting's text if it was refused and is words; the picture stays with the last that could be read."""
         kept = st.session_state[self._refused]
         kept.pop(name, None)
-        if name in settled.refused and isinstance(settled.knobs[name], Words):
+        # A setting that does not apply to the others has no knob.
+        if name in settled.refused and isinstance(settled.knobs.get(name), Words):
             kept[name] = (str(raw), settled.refused[name])
         return name in kept
 
