@@ -208,6 +208,29 @@ def test_a_model_is_one_click_and_takes_the_place_of_what_was_set():
     assert link(app) == {"seed": "3"} and say("en", "variants.model.source") not in said(app)
 
 
+@pytest.mark.parametrize("variant", ["grouped", "additive"])
+def test_a_model_keeps_its_sizes_in_another_variant(variant):
+    app = visit(page="variants", model="deepseek-v3-r1-671b")
+    app.button_group(key="variants.variant").set_value(variant)
+    check(app.run())
+    assert link(app) == {"model": "deepseek-v3-r1-671b", "variant": variant}
+    assert widgets(app)["variants.model"] == "deepseek-v3-r1-671b" and say("en", "variants.model.changed") in said(app)
+    app.button_group(key="variants.variant").set_value("mla")
+    check(app.run())
+    assert link(app) == {"model": "deepseek-v3-r1-671b"}
+    assert say("en", "variants.model.changed") not in said(app)
+
+
+@pytest.mark.parametrize("show", ["weights", "compare"])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_selected_head_that_is_not_shown_is_named(language, show):
+    model = {"model": "deepseek-v3-r1-671b", "variant": "grouped", "show": show, "cell": "100,3,2", "lang": language}
+    elsewhere = say(language, "variants.maps.elsewhere", head=100, query=3, target=2)
+    for first, is_shown in (("50", False), ("99", True)):
+        caption = unpack(frame(model | {"first": first}))[0]["parts"]["maps"]["caption"]
+        assert caption.startswith(elsewhere) is not is_shown
+
+
 def test_every_model_opens_by_link_with_its_source():
     app = visit(page="variants")
     for key in PRESETS:

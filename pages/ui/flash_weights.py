@@ -41,7 +41,8 @@ def section(panel: Panel, group: Group) -> None:
             with column:
                 words = table(panel.language, "heatmap")
                 heatmap(
-                    drawn, part=part, group=group, key=f"flash.{part}", height=HEIGHT, words=words, shares_rows=True
+                    drawn, part=part, group=group, key=f"flash.{part}", height=HEIGHT, words=words, shares_rows=True,
+                    own_zoom=part == FUSED,
                 )  # fmt: skip
         st.caption(panel.title("weights.held", rows=units.count(view.length), cols=units.count(view.key_length)))
         for column, name in zip(st.columns(3), ("sums", "output", "eager"), strict=True):

@@ -1,5 +1,7 @@
 """The maps of the variants page: every head of a layer, what narrowing changes of it, or three layers side by side."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from attnviz import units
@@ -20,7 +22,13 @@ COMPACT = 12
 
 def maps(view: View, language: str) -> Grid:
     """Give what the view shows: three layers side by side, every head of its own, or what it changes of them."""
-    return compared(view, language) if view.show == "compare" else single(view, language)
+    drawn = compared(view, language) if view.show == "compare" else single(view, language)
+    if not view.cell or view.cell[0] in view.shown:
+        return drawn
+    # Its query and key are marked in every map: without a word that looks as if something here were selected.
+    head, query, key, *_ = view.cell
+    elsewhere = say(language, "variants.maps.elsewhere", head=head, query=query, target=key)
+    return replace(drawn, caption=f"{elsewhere} {drawn.caption}")
 
 
 def compared(view: View, language: str) -> Grid:

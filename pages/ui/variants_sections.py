@@ -73,12 +73,13 @@ def live_controls(panel: Panel, group: Group) -> None:
                 panel.live(name, group, high=view.heads, stops=divisors(view.heads))
             else:
                 panel.live(name, group)
-    for name in _CHOICES[view.variant]:
+    # A model's sizes are kept in another variant: how to leave them stands there too.
+    kept = () if view.model == OWN else ("model",)
+    for name in dict.fromkeys((*kept, *_CHOICES[view.variant])):
         with next(columns):
             if name == "model":
-                panel.control(
-                    name, options=_models(view), sets=[one for one in SIZES[view.variant] if one != "variant"]
-                )
+                own = SIZES.get(view.variant, SIZES["grouped"])
+                panel.control(name, options=_models(view), sets=[one for one in own if one != "variant"])
             else:
                 panel.control(name)
 
@@ -95,7 +96,7 @@ def pictures(panel: Panel, group: Group) -> None:
     wired = variants_picture.wires(view, panel.language)
     left, right = st.columns([1, 1.25], gap="medium")
     with left:
-        panel.control("variant", segmented=True, bare=True, sets=("model",))
+        panel.control("variant", segmented=True, bare=True)
         plot(
             wired.figure, key="variants.wires", label=panel.title("title"), alt=wired.alt, caption=wired.caption,
             words=translate.table(panel.language, "plot"), group=group, part=WIRES,

@@ -99,17 +99,23 @@ def test_the_fused_output_follows_the_rows_that_the_weights_are_zoomed_into(visi
         labels = maps(name).evaluate("root => root.attnvizLayout.labels")
         return [one["index"] for one in labels if one["axis"] == "row"]
 
+    def reach() -> float:
+        labels = maps("fused").evaluate("root => root.attnvizLayout.labels")
+        return float(next(one["text"] for one in labels if one["axis"] == "bar" and one["index"] == 1))
+
     def maps(name: str) -> Locator:
         return page.locator(f".st-key-flash-{name} [data-part=root]")
 
     for name in ("weights", "fused"):
         expect(maps(name)).to_have_attribute("data-frame", re.compile(r"\d"))
+    whole = reach()
     maps("weights").locator("[data-part=stage]").press("+")
     expect(maps("fused")).to_have_attribute("data-zoomed", "true")
     assert rows("fused") == rows("weights") and min(rows("fused")) >= 128 and max(rows("fused")) < 384
     for name in ("weights", "fused"):  # neither question displaces the other
         expect(maps(name)).to_have_attribute("data-sharp", "1")
+    assert 0 < reach() < whole / 2  # the first rows are means of few values: in their colours all others are grey
     maps("fused").locator("[data-part=stage]").press("0")
     expect(maps("weights").get_by_role("button", name="Reset zoom")).to_be_visible()  # of its columns
-    assert rows("weights") == rows("fused") and min(rows("weights")) == 0
+    assert rows("weights") == rows("fused") and min(rows("weights")) == 0 and reach() == whole
     expect(page.locator(".st-key-flash-fold-weights")).to_contain_text("Checked over every row and key (512 × 512)")

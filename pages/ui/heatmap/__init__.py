@@ -153,6 +153,7 @@ def heatmap(
     scale: float = 1.0,
     phone_height: int | None = None,
     shares_rows: bool = False,
+    own_zoom: bool = False,
 ) -> None:
     """Draw a grid of maps that follows its group's sliders.
 
@@ -172,6 +173,7 @@ def heatmap(
         scale: Size of the text in the picture, 1 or more; 1 is 13 px or what the page's own text size makes of it.
         phone_height: What ``height`` is on a phone, which scrolls, with text of size 1; None is ``height`` there too.
         shares_rows: Whether it zooms into the rows of the group's other pictures that share theirs, and they into its.
+        own_zoom: Whether the colours of its one map, to both sides of 0, reach as far as what is zoomed into does.
 
     Raises:
         ValueError: If a word is missing, a choice is unknown, or the grid is too large for one message.
@@ -179,7 +181,7 @@ def heatmap(
     _check(words, layout, picks)
     hollow = route_is_live() and sum(drawn.values.size for drawn in grid.maps) > HOLLOW_CELLS
     look = {"height": height, "layout": layout, "picks": picks, "chosen": chosen, "scale": scale}
-    look |= {"phone_height": phone_height, "shares_rows": shares_rows}
+    look |= {"phone_height": phone_height, "shares_rows": shares_rows, "own_zoom": own_zoom}
     config = (
         group.data()
         | look

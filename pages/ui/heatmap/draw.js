@@ -126,14 +126,30 @@ class Drawing {
     return { shown, top: row(top), bottom: row(bottom), left: col(left), right: col(right) }
   }
 
+  // What a map's colours reach from and to: of one that says so, the window's own values once it is zoomed.
+  reach(map) {
+    if (!this.config.own_zoom || !this.zooms.has(shapeOf(map))) return map
+    const { shown, ...view } = this.source(map)
+    let most = 0
+    for (let r = Math.floor(view.top); r < view.bottom; r++) {
+      for (let c = Math.floor(view.left); c < view.right; c++) {
+        const code = shown.codes[r * shown.cols + c]
+        if (code <= TOP) most = Math.max(most, Math.abs(valueOf(shown, code)))
+      }
+    }
+    return most > 0 ? { ...map, low: -most, high: most } : map
+  }
+
   drawMap(map, box, i) {
     const { base, ratio, theme } = this
     const { shown, ...view } = this.source(map)
     const device = v => Math.round(v * ratio)
     const [x, y] = [device(box.x), device(box.y)]
     const [w, h] = [device(box.x + box.w) - x, device(box.y + box.h) - y]
-    if (shown !== map) shown.table ??= translatedTable(this.table(map.palette), shown, map)
-    const table = shown === map ? this.table(map.palette) : shown.table
+    const reach = this.reach(map)
+    if (shown !== map && reach === map) shown.table ??= translatedTable(this.table(map.palette), shown, map)
+    const own = reach === map ? null : translatedTable(this.table(map.palette), shown, reach)
+    const table = own ?? (shown === map ? this.table(map.palette) : shown.table)
     this.slots[i] ??= {}
     const from = paint(this.slots[i], shown, view, { w, h }, table)
     base.setTransform(1, 0, 0, 1, 0, 0)
@@ -298,7 +314,7 @@ class Drawing {
   drawBar() {
     const { base, em } = this
     const { left, top, right, bottom, axis, foot, narrow } = this.layout.frame
-    const [map] = this.maps
+    const map = this.reach(this.maps[0])
     const box = narrow
       ? { x: left, y: bottom + foot + axis + em * 0.4, w: Math.max(60, this.width - left - 12), h: BAR }
       : { x: right + 16, y: top, w: BAR, h: Math.max(40, bottom - top) }
