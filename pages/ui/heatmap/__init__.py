@@ -182,20 +182,11 @@ def heatmap(
     hollow = route_is_live() and sum(drawn.values.size for drawn in grid.maps) > HOLLOW_CELLS
     look = {"height": height, "layout": layout, "picks": picks, "chosen": chosen, "scale": scale}
     look |= {"phone_height": phone_height, "shares_rows": shares_rows, "own_zoom": own_zoom}
-    config = (
-        group.data()
-        | look
-        | {
-            "part": part,
-            "words": {word: words[word] for word in WORD_KEYS},
-            "selected": None if selected is None else dict(selected),
-            "seen": st.session_state.get(_seen(group), 0),
-            "hollow": hollow,
-        }
-    )
+    look |= {"part": part, "words": {word: words[word] for word in WORD_KEYS}, "hollow": hollow}
+    marks = {"selected": None if selected is None else dict(selected), "seen": st.session_state.get(_seen(group), 0)}
     _COMPONENT(
         key=key,
-        data=pack(group.name, group.params, {part: Grid(()) if hollow else grid}, config),
+        data=pack(group.name, group.params, {part: Grid(()) if hollow else grid}, group.data() | look | marks),
         on_select_change=lambda: _receive(key, group, on_select),
         on_lost_change=lambda: note_route(False),
     )
