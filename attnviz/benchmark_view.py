@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from attnviz import config
 from attnviz.benchmark import Request
-from attnviz.benchmark.pairs import DEFAULTS, PAIRS
+from attnviz.benchmark.pairs import DEFAULTS, PAIRS, passed
+from attnviz.benchmark.request import DECODE
 from attnviz.device import present
 from attnviz.knobs import Choice, Integer, Knob, Several
 from attnviz.reading import Reader, Settled
@@ -23,6 +24,7 @@ WHATS = {"core": Text("attention alone", "仅注意力"), "layer": Text("with it
 MODES = {
     "forward": Text("forward", "前向"),
     "forward+backward": Text("forward and backward", "前向和反向"),
+    DECODE: Text("decode step", "解码一步"),
 }
 
 KNOBS: Mapping[str, Knob] = MappingProxyType(
@@ -45,7 +47,8 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
                     slider_high=16_384, stops=STOPS),
             Integer("heads", Text("Heads", "头数"), 8, low=1, high=128, slider_high=32),
             Integer("kv_heads", Text("KV heads", "KV 头数"), 2,
-                    Text("Heads of keys and values in GQA; they divide the heads.", "GQA 中键和值的头数，须整除头数。"),
+                    Text("Heads of keys and values in GQA; they divide the heads. GQA 8/2: 8 heads share 2.",
+                         "GQA 中键和值的头数，须整除头数。GQA 8/2 表示 8 个头共用 2 个。"),
                     low=1, high=128),
             Integer("d_k", same("d_k (head_dim)"), 64, low=1, high=512, slider_high=256,
                     stops=(8, 16, 32, 64, 128, 256)),
@@ -55,7 +58,11 @@ KNOBS: Mapping[str, Knob] = MappingProxyType(
             Choice("mask", Text("Mask", "掩码"), "full",
                    options={"full": Text("none", "无"), "causal": Text("causal", "因果")}),
             Choice("what", Text("Measured", "测量内容"), "core", options=WHATS),
-            Choice("mode", Text("Pass", "计算方向"), "forward", options=MODES),
+            Choice("mode", Text("Pass", "计算方向"), "forward",
+                   Text("Decode step: one new token with its projections, behind a cache of this length; it sees all "
+                        "of it, so no mask is needed.",
+                        "解码一步：一个新 token（含投影），前面是该长度的缓存；它能看到全部缓存，无需掩码。"),
+                   options=MODES),
             Choice("dtype", Text("Data type", "数据类型"), "float32",
                    options={name: same(name) for name in config.DTYPES}),
             Several("dtypes", Text("Data types of the sweep", "随长度变化时的数据类型"), "float32",
@@ -101,6 +108,11 @@ class View:
         return any(PAIRS[name].shares for name in self.names)
 
     @property
+    def decodes(self) -> bool:
+        """Say whether it is one token's step behind a cache."""
+        return self.mode == DECODE
+
+    @property
     def lengths(self) -> tuple[int, ...]:
         """Give the lengths of a sweep: powers of two, and the longest."""
         doubled = [SHORTEST << step for step in range(self.longest.bit_length()) if SHORTEST << step < self.longest]
@@ -108,12 +120,12 @@ class View:
 
     def request(self, length: int, dtype: str, **settings: Any) -> Request:
         """Give the request at one length and dtype."""
-        sizes = (self.heads, self.d_k, self.what, self.kv_heads)
+        what, own = passed(self.mode, length, what=self.what, mask=self.mask)
+        sizes = (self.heads, self.d_k, what, self.kv_heads)
         entrants = tuple(PAIRS[name].contestant(*sizes) for name in self.names)
         return Request(
-            entrants, q_len=length, batch=self.batch, dtype=dtype, threads=self.threads, device=self.device,
-            mask=self.mask, mode=self.mode, **settings,
-        )  # fmt: skip
+            entrants, batch=self.batch, dtype=dtype, threads=self.threads, device=self.device, **own, **settings
+        )
 
     def quick(self) -> Request:
         """Give the request at this very shape."""

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from attnviz.benchmark import Failure, Latency, Measurement, Point, declared_peak, table
+from attnviz.benchmark import Failure, Latency, Measurement, Point, declared_peak, predict, table
 from attnviz.benchmark.pairs import PAIRS
 from attnviz.benchmark_view import KNOBS, SHORTEST, settle
 from attnviz.text import LANGUAGES, Refusal
@@ -59,6 +59,11 @@ def test_bars_come_by_themselves(language):
     app = until(visit(language, page="benchmark", length="32", **SMALL), language, "measure.done")
     assert {"benchmark.time", "benchmark.memory"} <= plots(app).keys()
     assert say(language, "benchmark.ran") in plain(said(app))
+
+
+def test_what_launching_takes_is_said_of_a_decode_step():
+    app = until(visit("zh", page="benchmark", length="64", mode="decode", **SMALL), "zh", "measure.done")
+    assert say("zh", "benchmark.launch") in plain(said(app))
 
 
 def test_a_sweep_waits_for_its_button_and_says_what_it_found():
@@ -176,6 +181,36 @@ def test_kv_heads_are_set_where_something_shares_them():
     assert unequal.view.kv_heads == 4 and "kv_heads must divide heads: 12 heads allow 1, 2, 3, 4" in unequal.notes[0].en
     unasked = settle({**asked, "pairs": "mha-sdpa", "kv_heads": "5"})
     assert unasked.view.kv_heads == 4 and not unasked.notes
+
+
+def test_a_decode_step_sees_a_cache_of_the_length():
+    asked = {"pairs": "mha-eager,gqa-sdpa", "mode": "decode", "what": "core", "mask": "causal", "longest": "256"}
+    settled = settle(asked)
+    assert not settled.problems and settled.view.decodes
+    for request in (settled.view.quick(), *settled.view.sweep()):
+        assert (request.q_len, request.mask, request.mode) == (1, "full", "forward")
+        assert {one.what for one in request.contestants} == {"decode"}
+    first, second = settled.view.sweep()
+    assert (first.keys, second.keys) == (128, 256)
+    # The longer cache takes more, and where it is shared fewer bytes are moved.
+    mha, gqa = first.contestants
+    assert declared_peak(mha, first) < declared_peak(mha, second)
+    assert predict(gqa, first).bytes_moved < predict(mha, first).bytes_moved
+    rows = benchmark_sweep._named(table.frame([first, second], [FOUND, FOUND]), [first, second])
+    assert benchmark_sweep._series(rows, "latency_s")["MHA · eager"] == {128: 1.0, 256: 1.0}
+    assert benchmark_sweep._noisy(rows) == [] and set(rows["what"]) == {"decode"}
+
+
+FOUND = Measurement((Point("MHA · eager", Latency.of([1.0])), Point("GQA 8/2 · sdpa", Latency.of([2.0]))))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_decode_step_asks_for_no_mask(language):
+    settings = {"mode": "decode", "mask": "causal", "pairs": "mha-sdpa", "longest": "256", "show": "sweep"}
+    app = visit(language, page="benchmark", **settings)
+    assert not {"benchmark.mask", "benchmark.what"} & keys(app) and link(app) == settings
+    title = plots(app)["benchmark.sweep.time"]["layout"]["xaxis"]["title"]["text"]
+    assert title == say(language, "benchmark.axis.cache")
 
 
 @pytest.mark.parametrize(("pairs", "there"), [("mha-sdpa,gqa-sdpa", True), ("mha-sdpa", False)])

@@ -190,6 +190,30 @@ def test_the_command_line_measures_and_writes(tmp_path, capsys):
     assert "MHA · eager" in said and "At 32 tokens" in said
 
 
+def test_the_command_line_measures_decode_steps(tmp_path, capsys):
+    target = tmp_path / "steps.json"
+    arguments = [
+        "--lengths",
+        "16",
+        "32",
+        "--heads",
+        "2",
+        "--d-k",
+        "8",
+        "--quick",
+        "--device",
+        "cpu",
+        "--mode",
+        "decode",
+    ]
+    assert main([*arguments, "--pairs", "mha-sdpa", "--mask", "causal", "--output", str(target)]) == 0
+    held = table.read(target.read_bytes())
+    assert held["q_len"].tolist() == [1, 1] and held["kv_len"].tolist() == [16, 32]
+    assert set(held["what"]) == {"decode"} and set(held["mask"]) == {"full"} and held["latency_s"].notna().all()
+    said = capsys.readouterr().out
+    assert "At 32 tokens MHA · sdpa takes" in said and "causal" not in said and "      16  MHA" in said
+
+
 def test_the_command_line_says_what_is_noisy_and_why_a_peak_is_missing(capsys):
     asked = [Request(PAIR, q_len=8)]
     point = Point("a", Latency(1.0, 0.5, 1.5, 0.5, 8))

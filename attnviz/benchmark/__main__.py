@@ -9,7 +9,8 @@ from pathlib import Path
 from attnviz import device, units
 from attnviz.benchmark import Failure, Request, submit, table
 from attnviz.benchmark.fits import finding
-from attnviz.benchmark.pairs import DEFAULTS, PAIRS
+from attnviz.benchmark.pairs import DEFAULTS, PAIRS, passed
+from attnviz.benchmark.request import DECODE, PASSES
 from attnviz.benchmark.result import NOISY
 from attnviz.config import DTYPES, check_divides, check_size, quarter
 from attnviz.masks import MASKS
@@ -36,7 +37,8 @@ def parser() -> argparse.ArgumentParser:
     known.add_argument("--batch", type=int, default=1)
     known.add_argument("--what", choices=("core", "layer"), default="core", help="with or without projections")
     known.add_argument("--mask", choices=list(MASKS), default="full")
-    known.add_argument("--mode", choices=("forward", "forward+backward"), default="forward")
+    known.add_argument("--mode", choices=(*PASSES, DECODE), default="forward",
+                       help="decode: one token with its projections, behind a cache of each length")  # fmt: skip
     known.add_argument("--dtype", choices=list(DTYPES), default="float32")
     known.add_argument("--threads", type=int, default=1)
     known.add_argument("--device", default=device.default_device(), help=f"one of {', '.join(device.present())}")
@@ -54,16 +56,15 @@ def requests(asked: argparse.Namespace) -> list[Request]:
     for name in ("heads", "d_k"):
         check_size(f"--{name.replace('_', '-')}", getattr(asked, name))
     kv_heads = _kv_heads(asked)
-    contestants = [
-        PAIRS[name].contestant(asked.heads, asked.d_k, asked.what, kv_heads) for name in dict.fromkeys(asked.pairs)
-    ]
-    lengths = asked.lengths or (QUICK_LENGTHS if asked.quick else LENGTHS)
     budget_s, limit_s = (1, _QUICK_S) if asked.quick else (3, _LIMIT_S)
-    return [
-        Request(contestants, length, batch=asked.batch, dtype=asked.dtype, threads=asked.threads, device=asked.device,
-                mask=asked.mask, mode=asked.mode, budget_s=budget_s, limit_s=limit_s)
-        for length in dict.fromkeys(lengths)
-    ]  # fmt: skip
+    wanted = []
+    for length in dict.fromkeys(asked.lengths or (QUICK_LENGTHS if asked.quick else LENGTHS)):
+        what, own = passed(asked.mode, length, what=asked.what, mask=asked.mask)
+        names = dict.fromkeys(asked.pairs)
+        contestants = [PAIRS[name].contestant(asked.heads, asked.d_k, what, kv_heads) for name in names]
+        shared = {"batch": asked.batch, "dtype": asked.dtype, "threads": asked.threads, "device": asked.device}
+        wanted.append(Request(contestants, budget_s=budget_s, limit_s=limit_s, **shared, **own))
+    return wanted
 
 
 def _kv_heads(asked: argparse.Namespace) -> int:
@@ -97,7 +98,8 @@ def main(arguments: Sequence[str]) -> int:
     except Refusal as refused:
         print(refused, file=sys.stderr)
         return 2
-    print(f"{device.model(asked.device)} · {asked.dtype} · {asked.mode} · mask {asked.mask} · threads {asked.threads}")
+    mask = "" if asked.mode == DECODE else f" · mask {asked.mask}"
+    print(f"{device.model(asked.device)} · {asked.dtype} · {asked.mode}{mask} · threads {asked.threads}")
     print(f"{'length':>8}  {'':24}{'time':>10}{'ratio':>8}{'peak':>12}{'predicted':>12}")
     job = submit(wanted)
     for number, known in job.follow():
@@ -126,19 +128,19 @@ def _unwritable(target: Path) -> str | None:
 def _noisy(held: "table.pd.DataFrame") -> list[tuple[str, int]]:
     """Give name and length of the points whose middle half spreads over more than 0.3 of the median."""
     return [
-        (row["label"], row["q_len"])
+        (row["label"], row["kv_len"])
         for row in _records(held)
         if row["latency_s"] is not None and row["latency_upper_s"] - row["latency_lower_s"] > NOISY * row["latency_s"]
     ]
 
 
 def _series(rows: "table.pd.DataFrame") -> dict[int, float]:
-    return {int(row["q_len"]): float(row["latency_s"]) for row in _records(rows) if row["latency_s"] is not None}
+    return {int(row["kv_len"]): float(row["latency_s"]) for row in _records(rows) if row["latency_s"] is not None}
 
 
 def _print(rows: "table.pd.DataFrame") -> None:
     for row in _records(rows):
-        line = f"{row['q_len']:8}  {row['label']:24}"
+        line = f"{row['kv_len']:8}  {row['label']:24}"
         if row["latency_s"] is None:
             print(f"{line}{row['failure']}", flush=True)
             continue

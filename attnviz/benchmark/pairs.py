@@ -1,8 +1,9 @@
 """What is compared: every variant in every way that it can be computed, "GQA · flash" being one row."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from attnviz.benchmark.request import Contestant
+from attnviz.benchmark.request import DECODE, Contestant
 from attnviz.registry import Registry
 from attnviz.text import Text
 from attnviz.variants import VARIANTS, Variant
@@ -51,6 +52,20 @@ class Pair:
 def _pair(variant: Variant, backend: str) -> Pair:
     label = Text(f"{variant.label.en} · {backend}", f"{variant.label.zh} · {backend}")
     return Pair(f"{variant.key}-{backend}", label, variant.key, backend)
+
+
+def passed(mode: str, length: int, *, what: str, mask: str) -> tuple[str, dict[str, Any]]:
+    """Give what contestants do in a pass, and what their request says of it.
+
+    Args:
+        mode: One of ``PASSES``, or ``DECODE``: one token that sees a cache of the length, which no mask hides.
+        length: Tokens that ask and are attended to, or that are in the cache.
+        what: What a contestant does in any other pass.
+        mask: Key of the mask there.
+    """
+    if mode == DECODE:
+        return DECODE, {"q_len": 1, "kv_len": length}
+    return what, {"q_len": length, "mask": mask, "mode": mode}
 
 
 PAIRS: Registry[Pair] = Registry(

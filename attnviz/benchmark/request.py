@@ -13,6 +13,8 @@ from attnviz.variants import VARIANTS
 WHATS = ("core", "layer", "decode")
 KVS = ("packed", "expanded")
 PASSES = ("forward", "forward+backward")
+# What the page and the command line call a pass too: one token's forward pass behind a cache.
+DECODE = "decode"
 # torch's own kernels of its fused call; "auto" lets torch choose.
 KERNELS = ("auto", "math", "flash", "efficient")
 MOST_CONTESTANTS = 24

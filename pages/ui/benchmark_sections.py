@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from attnviz import device
+from attnviz import device, units
 from attnviz.benchmark import Measurement, Probe, Request, Result, desk
 from attnviz.config import divisors
 from pages.ui import layout, measured
@@ -31,10 +31,12 @@ def side_controls(panel: Panel, group: Group) -> None:
             panel.live("kv_heads", group, high=view.heads, stops=divisors(view.heads))
         for name in ("d_k", "batch"):
             panel.live(name, group)
-        panel.control("mask", segmented=True)
+        if not view.decodes:
+            panel.control("mask", segmented=True)
         st.subheader(panel.title("group.measuring"), anchor=False)
-        panel.control("what")
         panel.control("mode")
+        if not view.decodes:
+            panel.control("what")
         panel.control("threads")
         if len(device.present()) > 1:
             panel.control("device")
@@ -65,7 +67,7 @@ def quick(panel: Panel, group: Group) -> None:
             with column:
                 measured.bars(panel, part, requests[0], known, memory=part == MEMORY, group=group, part=part)
         if isinstance(known, Measurement):
-            st.caption(_kernels(panel, known))
+            st.caption(_ran(panel, known))
 
     # First, so that the marks of the least time are there with the first bars.
     view = panel.settled.view
@@ -73,10 +75,12 @@ def quick(panel: Panel, group: Group) -> None:
     measured.section(panel, "quick", (panel.settled.view.quick(),), draw, auto=True)
 
 
-def _kernels(panel: Panel, known: Measurement) -> str:
-    """Say which kernel ran for each, and how much of the time the system took to hand out memory."""
+def _ran(panel: Panel, known: Measurement) -> str:
+    """Say which kernel ran for each, and what of a decode step is the launching of calls."""
     ran = [f"{point.label}: {kernel(panel.language, point.kernel)}" for point in known.points if point.kernel]
-    return layout.escape(f"{panel.title('ran')} {'; '.join(ran)}.") if ran else ""
+    launch = [f"{point.label}: {units.seconds(point.overhead_s)}" for point in known.points if point.overhead_s]
+    said = [f"{panel.title(name)} {'; '.join(each)}." for name, each in (("ran", ran), ("launch", launch)) if each]
+    return layout.escape(" ".join(said))
 
 
 def words(panel: Panel) -> None:

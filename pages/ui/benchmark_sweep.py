@@ -58,7 +58,7 @@ def _named(rows: pd.DataFrame, requests: Sequence[Request]) -> pd.DataFrame:
 def _series(rows: pd.DataFrame, column: str) -> dict[str, Series]:
     """Give each curve's values by length, without what was not measured."""
     found: dict[str, Series] = {}
-    for name, length, value in zip(rows["curve"], rows["q_len"], rows[column], strict=True):
+    for name, length, value in zip(rows["curve"], rows["kv_len"], rows[column], strict=True):
         if not pd.isna(value) and value > 0:
             found[str(name)] = {**found.get(str(name), {}), int(length): float(value)}
     return found
@@ -67,8 +67,8 @@ def _series(rows: pd.DataFrame, column: str) -> dict[str, Series]:
 def _noisy(rows: pd.DataFrame) -> list[tuple[str, int]]:
     """Give curve and length of the points whose middle half spreads over more than 0.3 of the median."""
     spread = (rows["latency_upper_s"] - rows["latency_lower_s"]) / rows["latency_s"]
-    found = rows[["curve", "q_len"]][(spread > NOISY).fillna(False)]
-    return [(str(name), int(length)) for name, length in zip(found["curve"], found["q_len"], strict=True)]
+    found = rows[["curve", "kv_len"]][(spread > NOISY).fillna(False)]
+    return [(str(name), int(length)) for name, length in zip(found["curve"], found["kv_len"], strict=True)]
 
 
 def _refused(language: str, requests: Sequence[Request], shown: Sequence[Result]) -> dict[tuple[str, int], str]:
@@ -82,7 +82,7 @@ def _refused(language: str, requests: Sequence[Request], shown: Sequence[Result]
             failure = result if own is None and isinstance(result, Failure) else own
             if failure is not None and failure.reason not in CUT_SHORT:
                 name = contestant.label + (f" · {request.dtype}" if several else "")
-                found[name, request.q_len] = f"{units.count(request.q_len)} · {_plain(failure.text.say(language))}"
+                found[name, request.keys] = f"{units.count(request.keys)} · {_plain(failure.text.say(language))}"
     return found
 
 
@@ -97,10 +97,10 @@ def _predictions(requests: Sequence[Request], kind: str) -> dict[str, Series]:
             name = contestant.label + (f" · {request.dtype}" if several else "")
             peak = declared_peak(contestant, request) if kind == "memory" else None
             if peak is not None:
-                found[name] = {**found.get(name, {}), request.q_len: float(peak)}
+                found[name] = {**found.get(name, {}), request.keys: float(peak)}
             if speed is not None:
                 least = speed.seconds(taken.flops, taken.bytes_moved)
-                found[name] = {**found.get(name, {}), request.q_len: least}
+                found[name] = {**found.get(name, {}), request.keys: least}
     return found
 
 
@@ -112,7 +112,7 @@ def _pictures(
     with st.container():  # also while it is empty, so that the charts below stay where they are
         if said is not None:
             st.markdown(f"**{layout.escape(said.say(panel.language))}**")
-    lengths = sorted({request.q_len for request in requests} | {int(length) for length in rows["q_len"]})
+    lengths = sorted({request.keys for request in requests} | {int(length) for length in rows["kv_len"]})
     for column, kind in zip(st.columns(2, gap="medium"), _KINDS, strict=True):
         with column:
             _chart(panel, kind, rows, _predictions(requests, kind), lengths, refused)
@@ -144,7 +144,7 @@ def _chart(
         crosses[panel.title("crossing", **fields)] = (cross.length, cross.value)
     figure = curves(
         drawn,
-        x_title=panel.title("axis.length"),
+        x_title=panel.title("axis.cache" if panel.settled.view.decodes else "axis.length"),
         predicted=words[_mark(kind)],
         fitted=panel.title("fitted"),
         refused=words["not_run"],
@@ -180,7 +180,7 @@ def _curve(
     name: str, kind: str, rows: pd.DataFrame, series: Series, predicted: Series, lengths: Sequence[int]
 ) -> Curve:
     """Give one curve, its power of the length in its name and as a line over all the lengths."""
-    own = {int(row["q_len"]): row for row in rows.to_dict("records") if row["curve"] == name}
+    own = {int(row["kv_len"]): row for row in rows.to_dict("records") if row["curve"] == name}
     xs = sorted(series)
     _, low, high = _KINDS[kind]
     fit = power(series)
