@@ -16,7 +16,7 @@ _LONG_S, _LONG = 99.95, ((31_557_600, "y"), (86_400, "d"), (3600, "h"), (60, "mi
 # Where an axis of times has marks: a second's powers of ten, then what clocks and calendars count in.
 TIME_MARKS = (
     *(10.0**power for power in range(-12, 2)),
-    *(60.0, 600.0, 3600.0, 86_400.0, 864_000.0),
+    *(60.0, 600.0, 3600.0, 86_400.0, 864_000.0, 8_640_000.0),
     *(31_557_600.0 * 10**power for power in range(12)),
 )
 _TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))

@@ -126,6 +126,18 @@ def test_what_was_refused_is_drawn_as_predicted_with_the_reason(language):
     assert why["MHA · eager", 128] == f"128 · {gone.text.say(language)}"
 
 
+def test_a_curve_has_its_colour_in_both_charts():
+    asked = {"pairs": "mha-eager,mla-sdpa,mha-sdpa", "mode": "forward+backward", "longest": "256", "show": "sweep"}
+    drawn = plots(visit(page="benchmark", **asked))
+    # Of MLA's backward pass no peak is declared.
+    colours = [
+        {one["name"]: one["line"]["color"] for one in drawn[f"benchmark.sweep.{kind}"]["data"]
+         if one.get("showlegend", True) and "MHA" in (one.get("name") or "")}
+        for kind in ("time", "memory")
+    ]  # fmt: skip
+    assert len(colours[0]) == 2 and colours[0] == colours[1]
+
+
 def test_results_with_other_settings_say_so_and_are_compared_with_nothing():
     app = with_files(taken({"heads": "4", "mask": "causal"}))
     assert "is fastest" not in plain(said(app))

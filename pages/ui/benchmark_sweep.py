@@ -87,7 +87,10 @@ def _refused(language: str, requests: Sequence[Request], shown: Sequence[Result]
 
 
 def _predictions(requests: Sequence[Request], kind: str) -> dict[str, Series]:
-    """Give what is predicted at every length, refused ones too: the declared peak, or the least time."""
+    """Give what is predicted at every length, refused ones too: the declared peak, or the least time.
+
+    A curve of which nothing is declared has an empty one, so that each has its colour in both charts.
+    """
     several = len({request.dtype for request in requests}) > 1
     found: dict[str, Series] = {}
     for request in requests:
@@ -95,6 +98,7 @@ def _predictions(requests: Sequence[Request], kind: str) -> dict[str, Series]:
         for contestant in request.contestants:
             taken = predict(contestant, request)
             name = contestant.label + (f" · {request.dtype}" if several else "")
+            found.setdefault(name, {})
             peak = declared_peak(contestant, request) if kind == "memory" else None
             if peak is not None:
                 found[name] = {**found.get(name, {}), request.keys: float(peak)}
