@@ -136,6 +136,8 @@ def test_a_curve_has_its_colour_in_both_charts():
         for kind in ("time", "memory")
     ]  # fmt: skip
     assert len(colours[0]) == 2 and colours[0] == colours[1]
+    # However near the values are to each other, the axis has marks to read them by.
+    assert len(drawn["benchmark.sweep.memory"]["layout"]["yaxis"]["ticktext"]) >= 3
 
 
 def test_results_with_other_settings_say_so_and_are_compared_with_nothing():

@@ -19,7 +19,7 @@ from pages.ui.measured_held import CUT_SHORT
 from pages.ui.plot import plot
 
 _KINDS = {"time": ("latency_s", "latency_lower_s", "latency_upper_s"), "memory": ("peak_bytes",) * 3}
-_UNITS = {"time": (units.short_seconds, units.TIME_MARKS), "memory": (units.binary_bytes, 16)}
+_UNITS = {"time": (units.short_seconds, units.TIME_MARKS), "memory": (units.binary_bytes, 4)}
 # More crosses than this hide each other.
 _MOST_CROSSES = 3
 _FILES, _MOST_FILES = "benchmark.files", 8
