@@ -10,7 +10,10 @@ Figure = dict[str, Any]
 
 HEIGHT, SMALL = 400, 300
 _TEXT = 15
-
+# The share of the axis of memory that a bar's size at its end leaves free, on a phone too.
+_FREE = 0.4
+# So many steps are all named.
+_FEW = 8
 
 # Colour and dash of a curve by what it is; the same model has one colour, and dashes tell the others apart without any.
 LOOKS = {
@@ -151,7 +154,7 @@ def memory_bars(
         "shapes": [line],
         "annotations": [
             *(_beside(bar) for bar in bars),
-            *(_longer(end, bar) for bar in bars if bar.memory > end),
+            *(_longer(end, bar, need) for bar in bars if bar.memory > end),
             *([_beyond(end, need_name)] if need > end else []),
         ],
     }  # fmt: skip
@@ -169,11 +172,11 @@ def _end(memories: Sequence[int], need: int) -> float:
     return float(max(1.02 * reach, min(1.05 * need, 2 * reach)))
 
 
-def _longer(end: float, bar: Bar) -> Figure:
-    """Say at the end of the axis how far a bar goes that is cut there."""
+def _longer(end: float, bar: Bar, need: int) -> Figure:
+    """Say at the end of the axis how far a bar goes that is cut there; only that it does where the line of need is."""
+    size = f"{units.decimal_bytes(bar.memory)} " if need < _FREE * end else ""
     return {
-        "x": end, "xanchor": "right", "y": bar.name, "showarrow": False, "text": f"{units.decimal_bytes(bar.memory)} →",
-        "font": {"size": _TEXT},
+        "x": end, "xanchor": "right", "y": bar.name, "showarrow": False, "text": f"{size}→", "font": {"size": _TEXT},
     }  # fmt: skip
 
 
@@ -230,6 +233,9 @@ def series_chart(
         )  # fmt: skip
     shown = [value for line in lines for value in line.ys if value > 0] or [1]
     ticks = _decades(min(shown), max(shown)) if log else _steps(max(shown))
+    # By itself an axis of a few steps gets halves, rounded: a step named twice.
+    steps = sorted({x for line in lines for x in line.xs})
+    few = {"tickvals": steps} if len(steps) <= _FEW else {}
     mark = {
         "type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1,
         "line": {"color": "theme-0", "width": 1, "dash": "dash"},
@@ -237,7 +243,7 @@ def series_chart(
     layout = {
         "height": SMALL,
         "margin": {"l": 70, "r": 12, "t": 8, "b": 44},
-        "xaxis": {"title": {"text": x_title}, "tickfont": {"size": _TEXT}, "tickformat": "d"},
+        "xaxis": {"title": {"text": x_title}, "tickfont": {"size": _TEXT}, "tickformat": "d", **few},
         "yaxis": {
             "type": "log" if log else "linear", "tickvals": ticks, "ticktext": [text(tick) for tick in ticks],
             "tickfont": {"size": _TEXT}, **({} if log else {"rangemode": "tozero"}),

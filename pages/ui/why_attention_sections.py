@@ -35,7 +35,9 @@ def live_controls(panel: Panel, group: Group) -> None:
 def pictures(panel: Panel, group: Group) -> None:
     """Draw the gradient against distance, and beside it the chain of operations against length."""
     drawn = why_attention_picture.draw(panel.settled.view, panel.language)
-    for column, (part, one) in zip(st.columns([1.25, 1], gap="medium"), drawn.items(), strict=True):
+    for column, (part, one) in zip(
+        st.columns([1.25, 1], gap="medium", vertical_alignment="bottom"), drawn.items(), strict=True
+    ):
         with column:
             _plot(panel, part, one, group)
     st.caption(panel.title("note"))

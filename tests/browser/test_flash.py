@@ -92,6 +92,12 @@ def test_the_riddle_marks_the_line_that_was_picked_and_then_the_right_ones(visit
     expect(page.locator(".st-key-flash-outputs [data-part=root]")).to_contain_text("NaN")
 
 
+def test_a_map_of_one_column_has_its_whole_title(visit: Open) -> None:
+    page = visit("lang=en&length=512&tile_rows=64&key_length=1")
+    titles = "root => root.attnvizLayout.labels.filter(one => one.axis === 'title').map(one => one.text)"
+    assert tiles(page).evaluate(titles) == ["Tiles of the score matrix"]
+
+
 def test_the_fused_output_follows_the_rows_that_the_weights_are_zoomed_into(visit: Open) -> None:
     page = visit("lang=en&length=512&tile_rows=64&open=weights")
 

@@ -264,7 +264,9 @@ function arrange({ maps, width, height, em, ruler, strip, rows: shared, view, he
       const wide = size => (strip && plan.lines > 1 ? plan.w : size.w)
       let x = left
       sizes.forEach((size, i) => {
-        const room = strip ? Math.min(plan.w, Math.max(wide(size), ruler.width(maps[from + i].title) + 4)) : size.w
+        // A map narrower than its title has the title's room, where no map below it would have to move too.
+        const named = Math.min(plan.w, Math.max(wide(size), ruler.width(maps[from + i].title) + 4))
+        const room = strip || plan.lines === 1 ? named : size.w
         boxes.push({ x: Math.round(x), y: y + title, w: size.w, h: size.h, line, column: i, slot: Math.floor(room) })
         tallest = Math.max(tallest, size.h)
         used = Math.max(used, x + size.w)

@@ -308,7 +308,9 @@ class Drawing {
     const [{ row_axis: rows, col_axis: cols }] = this.maps
     const look = { align: "center", baseline: "middle", colour: this.theme.muted }
     this.text(rows.label, axis / 2, (top + bottom) / 2, { ...look, turn: -Math.PI / 2, most: bottom - top })
-    this.text(cols.label, (left + right) / 2, bottom + foot + axis / 2, { ...look, most: right - left })
+    const middle = (left + right) / 2
+    const most = 2 * Math.min(middle, this.width - middle) // a map of few columns is narrower than their name
+    this.text(cols.label, middle, bottom + foot + axis / 2, { ...look, most })
   }
 
   drawBar() {
