@@ -9,7 +9,9 @@ class Keyed(Protocol):
     """Anything with a plain string key."""
 
     @property
-    def key(self) -> str: ...
+    def key(self) -> str:
+        """Give the string that finds the entry."""
+        ...
 
 
 Entry = TypeVar("Entry", bound=Keyed)

@@ -71,6 +71,35 @@ def test_a_module_says_what_it_is_and_stays_short(path):
     assert {function: size for function, size in sizes.items() if size > FUNCTION_LINES} == {}
 
 
+def public(node: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    for child in node.body:
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and not child.name.startswith("_"):
+            yield child
+
+
+def test_every_public_name_of_the_package_says_what_it_gives():
+    """What a class does as one that it comes from says, it need not say again."""
+    trees = {
+        path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES if path.is_relative_to(ROOT / "attnviz")
+    }
+    classes = {entry.name: entry for tree in trees.values() for entry in tree.body if isinstance(entry, ast.ClassDef)}
+
+    def said(owner: ast.ClassDef, name: str) -> bool:
+        own = any(entry.name == name and ast.get_docstring(entry) for entry in public(owner))
+        bases = [
+            classes[word.id] for base in owner.bases for word in ast.walk(base) if getattr(word, "id", "") in classes
+        ]
+        return own or any(said(base, name) for base in bases)
+
+    silent = []
+    for path, tree in trees.items():
+        for entry in public(tree):
+            silent += [] if ast.get_docstring(entry) else [f"{name(path)}: {entry.name}"]
+            members = public(entry) if isinstance(entry, ast.ClassDef) else ()
+            silent += [f"{name(path)}: {entry.name}.{one.name}" for one in members if not said(entry, one.name)]
+    assert silent == []
+
+
 @pytest.mark.parametrize("command", [RUN_COMMAND, TEST_COMMAND])
 def test_the_readme_gives_the_real_commands(command):
     assert command in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -17,9 +17,13 @@ class Queue(Protocol):
 
     changed: threading.Condition
 
-    def place(self, job: "Job") -> int: ...
+    def place(self, job: "Job") -> int:
+        """Give how many people are served before a job: 0 for the one that is measured, or done."""
+        ...
 
-    def sweep(self) -> None: ...
+    def sweep(self) -> None:
+        """Take jobs that are to end out of the queue, and those of people who have gone where others wait."""
+        ...
 
 
 @dataclass(frozen=True)
