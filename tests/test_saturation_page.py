@@ -11,7 +11,7 @@ from attnviz.saturation import SCALINGS
 from attnviz.saturation.training import Race
 from attnviz.saturation_view import KNOBS, SHOWS, curves, rows, scores, settle
 from attnviz.text import LANGUAGES, Refusal
-from pages.ui import saturation_picture, training
+from pages.ui import saturation_picture, saturation_sections, training
 from pages.ui.heatmap.frame import unpack
 from pages.ui.saturation_picture import frame
 from pages.ui.saturation_sections import code
@@ -139,6 +139,45 @@ def test_a_bad_value_is_named_and_the_page_stays(given):
     assert link(app) == {} and "saturation.strips" in plots(app)
     with pytest.raises(Refusal, match=re.escape(HOSTILE[given][:20])):
         frame({name: value})
+
+
+@pytest.mark.parametrize(
+    ("settings", "spans"),
+    [
+        ({}, {"no scaling": "d_k ≥ 2", "QK-norm": "d_k ≤ 8"}),
+        ({"variance_q": "16", "variance_k": "16"}, {"no scaling": "every d_k", "1/d_k": "d_k ≤ 32"}),
+    ],
+)
+def test_underflow_is_said_where_it_is(settings, spans):
+    settings = {"dtype": "float16", **settings}
+    (found,) = [
+        line for line in said(visit(page="saturation", **settings)).splitlines() if "exactly 0 in float16" in line
+    ]
+    measured = curves(settle(settings).view)
+    for name, span in spans.items():
+        assert f"{name} ({span})" in found
+        key = next(
+            key for key, called in saturation_picture.names(settle(settings).view, "en").items() if called == name
+        )
+        where = measured.d_k[measured.values[key]["zeros"] > 0]
+        ends = {"d_k ≥ 2": (2, 1024), "d_k ≤ 8": (1, 8), "d_k ≤ 32": (1, 32), "every d_k": (1, 1024)}[span]
+        assert (where.min(), where.max()) == ends
+
+
+@pytest.mark.parametrize(
+    ("where", "span"),
+    [("0110", "d_k 2–4"), ("0100", "d_k 2"), ("1011", "d_k 1, 4, 8"), ("1000", "d_k ≤ 1"), ("0001", "d_k ≥ 8")],
+)
+def test_a_span_has_its_ends_and_its_gaps(where, span):
+    held = np.array([character == "1" for character in where])
+    assert saturation_sections.span(np.array([1, 2, 4, 8]), held, "every") == span
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_one_key_is_said_to_have_no_gradient(language):
+    app = visit(language, page="saturation", keys="1", show="learning")
+    assert say(language, "saturation.remark.one_key") in said(app)
+    assert not curves(settle({"keys": "1", "show": "learning"}).view).values["sqrt"]["gradient"].any()
 
 
 def test_where_nothing_can_be_said_nothing_is():

@@ -45,4 +45,11 @@ def test_keys_are_counted_in_whole_round_numbers(keys, expected):
 
 def test_a_group_without_a_part_is_misuse():
     with pytest.raises(ValueError, match="group and part must be given together"):
-        drawing.strips(drawn(np.ones(1)), key="alone", alt="", part="strips")
+        drawing.strips(
+            drawn(np.ones(1)), key="alone", alt="", part="strips", words=dict.fromkeys(drawing.WORD_KEYS, "")
+        )
+
+
+def test_a_missing_word_is_misuse():
+    with pytest.raises(ValueError, match="words must have tip, tip_pooled, keys_help, got none for keys_help"):
+        drawing.strips(drawn(np.ones(1)), key="alone", alt="", words={"tip": "", "tip_pooled": ""})

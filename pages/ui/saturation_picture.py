@@ -13,7 +13,7 @@ from attnviz.saturation_view import View, settle
 from pages.ui import asked
 from pages.ui.heatmap.frame import pack
 from pages.ui.plot.spec import Drawn, specs, with_figures
-from pages.ui.translate import say, table
+from pages.ui.translate import counted, say, table
 
 FIGURE = "saturation"
 STRIPS = "strips"
@@ -75,7 +75,9 @@ def _strips(view: View, language: str) -> Drawn:
     }
     alt = "; ".join(f"{called[key]}: {note}" for key, note in notes.items())
     figure = strips({key: row.weights for key, row in rows.items()}, called, notes)
-    return Drawn(figure, words["caption"].format(d_k=view.d_k, keys=units.count(view.keys), dtype=view.dtype), alt)
+    return Drawn(
+        figure, words["caption"].format(d_k=view.d_k, keys=counted(language, "key", view.keys), dtype=view.dtype), alt
+    )
 
 
 def _share(top: float) -> str:

@@ -1,5 +1,6 @@
 """The saturation page: controls, the rows of weights, and what is shown below them."""
 
+import numpy as np
 import streamlit as st
 
 from attnviz.saturation import SCALINGS
@@ -53,6 +54,7 @@ def picture(panel: Panel, group: Group) -> None:
         key=f"saturation.{STRIPS}",
         alt=rows.alt,
         caption=rows.caption,
+        words=table(panel.language, "strips"),
         group=group,
         part=STRIPS,
         charts=True,
@@ -88,13 +90,31 @@ def _remarks(panel: Panel, view: View) -> list[str]:
     swept, called = curves(view), saturation_picture.names(view, panel.language)
     said = []
     for field, words in (("overflowed", "remark.overflow"), ("zeros", "remark.underflow")):
-        worst = {key: (swept.values[key][field] > 0).nonzero()[0] for key in SCALINGS}
-        met = [f"{called[key]} (d_k ≥ {swept.d_k[places[0]]})" for key, places in worst.items() if len(places)]
+        worst = {key: swept.values[key][field] > 0 for key in SCALINGS}
+        everywhere = panel.title("remark.everywhere")
+        met = [f"{called[key]} ({span(swept.d_k, where, everywhere)})" for key, where in worst.items() if where.any()]
         if met:
             said.append(panel.title(words, dtype=view.dtype, where=", ".join(met)))
     if view.correlation != 0.0:
         said.append(panel.title("remark.correlated"))
+    if view.keys == 1:
+        said.append(panel.title("remark.one_key"))
     return said
+
+
+def span(d_k: np.ndarray, where: np.ndarray, everywhere: str) -> str:
+    """Say at which of the swept d_k something holds: from one on, up to one, or between."""
+    places = where.nonzero()[0]
+    first, last = places[0], places[-1]
+    if where.all():
+        return everywhere
+    if len(places) <= last - first:  # with gaps between
+        return "d_k " + ", ".join(str(d_k[place]) for place in places)
+    if last == len(d_k) - 1:
+        return f"d_k ≥ {d_k[first]}"
+    if first == 0:
+        return f"d_k ≤ {d_k[last]}"
+    return f"d_k {d_k[first]}–{d_k[last]}" if first < last else f"d_k {d_k[first]}"
 
 
 def words(panel: Panel) -> None:

@@ -27,7 +27,13 @@ def section(panel: Panel) -> None:
     for column, (part, one) in zip(st.columns(2, gap="medium"), drawn.items(), strict=True):
         with column:
             if part == WEIGHTS:
-                strips(one.figure, key=f"variants.{part}", alt=one.alt, caption=one.caption)
+                strips(
+                    one.figure,
+                    key=f"variants.{part}",
+                    alt=one.alt,
+                    caption=one.caption,
+                    words=table(panel.language, "strips"),
+                )
                 continue
             plot(
                 one.figure, key=f"variants.{part}", label=one.caption, alt=one.alt, caption=one.caption,

@@ -147,13 +147,22 @@ def test_a_bar_says_its_key_and_weight(visit: Open) -> None:
     bounds = resting_box(track)
     track.hover(position={"x": bounds["width"] * 0.8, "y": bounds["height"] / 2})
     weight = rows(settle({"keys": "4", "d_k": "16"}).view)["none"].weights[3]
-    expect(tip).to_have_text(re.compile(r"^no scaling · 3 · 0\.\d+$"))
-    assert float(tip.inner_text().split(" · ")[-1]) == pytest.approx(float(weight), rel=1e-3)
+    expect(tip).to_have_text(re.compile(r"^no scaling: key 3, weight 0\.\d+$"))
+    assert float(tip.inner_text().split("weight ")[-1]) == pytest.approx(float(weight), rel=1e-3)
+    # Beside the bar, not over it.
+    at = resting_box(tip)
+    assert at["x"] + at["width"] <= bounds["x"] + 0.76 * bounds["width"]
     # The tip stays true while the page changes under a pointer that rests.
     slider(page, "Keys").focus()
     page.keyboard.press("End")
-    expect(tip).to_have_text(re.compile(r"no scaling · 816–819 · "))
+    expect(tip).to_have_text(re.compile(r"no scaling: keys 12 to 15, largest weight "))
     page.mouse.move(1, 1)
+    expect(tip).to_be_hidden()
+    part(page, "strips").locator("[data-part=rows]").focus()
+    for key in ("Escape", "ArrowRight", "ArrowDown", "ArrowLeft"):
+        page.keyboard.press(key)
+    expect(tip).to_have_text(re.compile(r"^1/d_k: keys 8 to 11, largest weight 0\.\d+$"))
+    page.keyboard.press("Escape")
     expect(tip).to_be_hidden()
 
 

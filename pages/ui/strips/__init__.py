@@ -10,13 +10,16 @@ from pages.ui.bus import Group, with_bus
 from pages.ui.plot.asset import PATH
 from pages.ui.plot.spec import spec
 
+# Fields: {name}, {first} and {last} key, {value}.
+WORD_KEYS = ("tip", "tip_pooled", "keys_help")
+
 _HTML = """
 <div data-part="root" class="attnviz-strips">
   <p data-part="caption" class="attnviz-strips-caption"></p>
   <div data-part="figure" role="figure" class="attnviz-strips-figure">
-    <div data-part="rows"></div>
+    <div data-part="rows" class="attnviz-strips-rows" role="group" tabindex="0"></div>
     <div data-part="ticks" class="attnviz-strips-ticks" aria-hidden="true"></div>
-    <div data-part="tip" class="attnviz-strips-tip" aria-hidden="true" hidden></div>
+    <div data-part="tip" class="attnviz-strips-tip" role="status" hidden></div>
   </div>
   <p data-part="problem" class="attnviz-strips-problem" role="alert"></p>
 </div>
@@ -28,6 +31,8 @@ _CSS = """
 .attnviz-strips-caption { margin: 0 0 0.25rem; font-variant-numeric: tabular-nums; }
 .attnviz-strips-caption:empty, .attnviz-strips-problem:empty, .attnviz-strips-tip[hidden] { display: none; }
 .attnviz-strips-figure { position: relative; padding-left: 0.875rem; }
+.attnviz-strips-rows { outline: none; border-radius: 2px; cursor: crosshair; }
+.attnviz-strips-rows:focus-visible { outline: 2px solid var(--st-primary-color); outline-offset: 2px; }
 .attnviz-strips-row { position: relative; }
 .attnviz-strips-head {
   display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 1rem; line-height: 1.375rem;
@@ -69,6 +74,7 @@ def strips(
     *,
     key: str,
     alt: str,
+    words: Mapping[str, str],
     caption: str = "",
     group: Group | None = None,
     part: str | None = None,
@@ -80,16 +86,20 @@ def strips(
         figure: The rows as ``attnviz.figures.strips.strips`` gives them.
         key: Key of the element in the session.
         alt: The text alternative, with the numbers that matter.
+        words: Texts in the page's language under ``WORD_KEYS``.
         caption: Plain text above the rows; a live frame brings its own.
         group: The live group that they follow, or None.
         part: Their name among the figures of a live frame.
         charts: Whether charts come after them, whose library the browser then loads once the rows are painted.
 
     Raises:
-        ValueError: If only one of group and part is given.
+        ValueError: If a word is missing, or only one of group and part is given.
     """
+    missing = [word for word in WORD_KEYS if word not in words]
+    if missing:
+        raise ValueError(f"words must have {', '.join(WORD_KEYS)}, got none for {', '.join(missing)}")
     if (group is None) != (part is None):
         raise ValueError(f"group and part must be given together, got group={group!r} and part={part!r}")
     live = group.data() if group is not None else {"group": None}
     data = {"part": part, "figure": spec(figure, alt=alt, caption=caption), "charts": PATH if charts else None}
-    _COMPONENT(key=key, data={**live, **data})
+    _COMPONENT(key=key, data={**live, **data, "words": {word: words[word] for word in WORD_KEYS}})

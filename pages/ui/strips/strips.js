@@ -13,6 +13,10 @@ function made(kind, name, parent) {
   return element
 }
 
+function fill(sentence, fields) {
+  return sentence.replace(/\{(\w+)\}/g, (whole, name) => (name in fields ? String(fields[name]) : whole))
+}
+
 // Bars that stand on 1 and reach up by their value, in units of a bar's place.
 function outline(values) {
   const bar = (value, at) => (value > 0 ? `M${at + (1 - WIDTH) / 2} 1v${-value}h${WIDTH}v${value}z` : "")
@@ -29,12 +33,15 @@ class Strips {
       () => this.draw(),
       sentence => (this.parts.problem.textContent = sentence),
     )
-    this.parts.rows.onpointermove = event => this.point(event)
-    this.parts.rows.onpointerdown = event => this.point(event)
-    this.parts.rows.onpointerleave = () => (this.parts.tip.hidden = true)
+    const { rows, tip } = this.parts
+    rows.onpointermove = rows.onpointerdown = event => this.point(event)
+    rows.onpointerleave = rows.onblur = () => (tip.hidden = true)
+    rows.onkeydown = event => this.key(event)
   }
 
   render({ data }) {
+    this.words = data.words
+    this.parts.rows.setAttribute("aria-label", data.words.keys_help)
     const style = getComputedStyle(this.root)
     this.colors = style.getPropertyValue("--st-chart-categorical-colors").split(",").filter(Boolean)
     this.following.render(data)
@@ -91,31 +98,45 @@ class Strips {
     }
   }
 
-  // The bar under the pointer, its key and its value.
   point({ clientX, target }) {
     const line = this.lines.findIndex(({ svg }) => svg.parentElement.contains(target))
     if (line < 0) return
     const box = this.lines[line].svg.getBoundingClientRect()
-    this.pointed = { line, share: Math.min(1, Math.max(0, (clientX - box.left) / box.width)) }
-    this.say()
+    const bars = this.following.spec.data[line].y.length
+    const place = Math.floor(((clientX - box.left) / box.width) * bars)
+    this.say(line, place)
   }
 
-  say() {
-    const { tip, rows } = this.parts
-    const { line, share } = this.pointed
+  key(event) {
+    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? []
+    if (event.key === "Escape") this.parts.tip.hidden = true
+    if (down === undefined) return
+    event.preventDefault()
+    // The first key shows where one is.
+    if (this.parts.tip.hidden) return this.say(this.pointed?.line ?? 0, this.pointed?.place ?? 0)
+    this.say(this.pointed.line + down, this.pointed.place + right)
+  }
+
+  // What a bar is, beside it.
+  say(line = this.pointed.line, place = this.pointed.place) {
+    const { tip, figure } = this.parts
     const { data, layout } = this.following.spec
-    const row = data[line]
-    if (!row) return (tip.hidden = true)
-    const place = Math.min(row.y.length - 1, Math.floor(share * row.y.length))
+    const within = (value, count) => Math.max(0, Math.min(count - 1, value))
+    line = within(line, data.length)
+    const { name, y } = data[line]
+    place = within(place, y.length)
+    this.pointed = { line, place }
     const [first, last] = [place * layout.pool, Math.min(layout.keys, (place + 1) * layout.pool) - 1]
-    const value = row.y[place] === null ? "NaN" : String(Number(row.y[place].toPrecision(4)))
-    tip.textContent = `${row.name} · ${first === last ? first : `${first}–${last}`} · ${value}`
+    const value = y[place] === null ? "NaN" : String(Number(y[place].toPrecision(4)))
+    tip.textContent = fill(this.words[first === last ? "tip" : "tip_pooled"], { name, first, last, value })
     tip.hidden = false
-    // Beside the pointer, inside the figure.
-    const [track, whole] = [this.lines[line].svg.getBoundingClientRect(), rows.getBoundingClientRect()]
-    const left = track.left - whole.left + share * track.width + 12
-    tip.style.left = `${Math.max(0, Math.min(left, whole.width - tip.offsetWidth))}px`
-    tip.style.top = `${track.top - whole.top - 4}px`
+    const [track, whole] = [this.lines[line].svg.getBoundingClientRect(), figure.getBoundingClientRect()]
+    const bar = track.left - whole.left + ((place + 1) / y.length) * track.width
+    const fits = bar + 6 + tip.offsetWidth <= whole.width
+    // On its other side where there is no room.
+    const left = fits ? bar + 6 : bar - track.width / y.length - 6 - tip.offsetWidth
+    tip.style.left = `${Math.max(0, left)}px`
+    tip.style.top = `${track.top - whole.top + (track.height - tip.offsetHeight) / 2}px`
   }
 }
 
