@@ -110,6 +110,9 @@ def _count(variant: Variant, config: Any, work: Work, backend: str, new: int, wi
         flops += variant.mix_flops(config, q_len, pairs) - variant.mix_flops(config, q_len, keys)
     score_bytes = batch * variant.scores(config, q_len, pairs) * itemsize
     read, kept = (batch * _elements(variant, config, n) * variant.cache_itemsize(itemsize) for n in (keys, seen))
+    # A state that was there is read, and its successor written; keys and values stay as they were.
+    state = _elements(variant, config, 0) if new < keys else 0
+    read += batch * state * variant.cache_itemsize(itemsize)
     moved = batch * _moved(variant, config, q_len, variant.acts_on(config, q_len, keys, new)) * itemsize + read
     held = work._replace(kv_len=keys, masked=work.masked or seen < keys)
     return Cost(

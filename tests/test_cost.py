@@ -1,6 +1,7 @@
 """Cost: golden numbers, and every prediction against what torch counts and allocates."""
 
 import itertools
+import math
 from dataclasses import replace
 
 import pytest
@@ -155,6 +156,22 @@ def test_traffic_of_a_decode_step_is_weights_and_cache():
     assert step.intensity < 10
     eager = cost("gqa", config, q_len=1, kv_len=65_536, dtype="bfloat16", backend="eager")
     assert eager.bytes_moved - step.bytes_moved == 4 * eager.score_bytes
+
+
+@pytest.mark.parametrize("key", ["linear", "delta"])
+def test_a_step_reads_the_state_and_writes_the_next_one(key):
+    config = VARIANTS[key].config(hidden_size=1024, num_attention_heads=16)
+    (backend, *_) = VARIANTS[key].backends
+    prompt, extended, step = (
+        cost(key, config, q_len=queries, kv_len=keys, batch=3, backend=backend)
+        for queries, keys in ((8, 8), (8, 9), (1, 9))
+    )
+    state = 3 * sum(math.prod(shape) for shape in VARIANTS[key].cache(config, 9).values()) * 4
+    assert state == step.kv_cache_bytes > 0
+    # The prompt finds no state; nothing else tells it from as many tokens behind one.
+    assert extended.bytes_moved - prompt.bytes_moved == state
+    each = (prompt.bytes_moved - prompt.weight_bytes - state) / 8
+    assert step.bytes_moved == step.weight_bytes + 2 * state + each
 
 
 def test_everything_grows_as_it_should():
