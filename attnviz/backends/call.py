@@ -11,6 +11,7 @@ from attnviz.masks import ALIGNMENTS, Mask, block, offset
 from attnviz.score_mods import LateBias
 from attnviz.text import Refusal, Text, same
 
+CPU = ("cpu", "meta")  # on blank tensors, which have no memory, a call takes the path that it takes on the CPU
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 # torch's fused call scales, in float32, behind its causal mask: only a scale that stays above 0 leaves -inf as it is.
 LEAST_CAUSAL_SCALE = torch.finfo(torch.float32).tiny

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnviz.backends.call import CPU
+
 KERNEL = "two products"
 # Multiplications for which the calls' own cost no longer counts: from here on it was faster at every size measured.
 _LEAST_WORK = 1 << 24
@@ -27,7 +29,7 @@ def pay(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Say whether ``attend`` can take these tensors, each of four axes, and is worth it."""
     tensors = (query, key, value)
     return (
-        query.device.type == "cpu"
+        query.device.type in CPU
         and query.dtype == torch.float32
         and are_many(query.shape[2], key.shape[2], key.shape[3])
         # Rows that do not follow each other would be sorted anew at each call, which takes far longer than all else.

@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend
 
 from attnviz.backends import eager, products
 from attnviz.backends.base import Backend, CoreOutput, LateCoreOutput
-from attnviz.backends.call import DTYPES, LEAST_CAUSAL_SCALE, Call, Span, check, group
+from attnviz.backends.call import CPU, DTYPES, LEAST_CAUSAL_SCALE, Call, Span, check, group
 from attnviz.backends.sdpa_memory import FEW_QUERIES, backward, forward, peak_bytes, plain_bytes
 from attnviz.masks import Mask, tile_state
 from attnviz.score_mods import LateBias
@@ -118,7 +118,7 @@ def _fused(call: Call, query: Tensor, key: Tensor, value: Tensor, mask: Tensor |
         return _unpacked(_Part(output, lse, products.KERNEL), (batch, heads, q_len))
     shared = query.shape[1] != kv_heads
     choice = torch._fused_sdp_choice(query, key, value, mask, 0.0, causal, scale=call.scale, enable_gqa=shared)
-    if choice == _FLASH and query.device.type == "cpu":
+    if choice == _FLASH and query.device.type in CPU:
         # The very kernel that F.scaled_dot_product_attention would run, by its own name, for its second result.
         output, lse = torch._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, causal, attn_mask=mask, scale=call.scale
@@ -130,7 +130,7 @@ def _fused(call: Call, query: Tensor, key: Tensor, value: Tensor, mask: Tensor |
             query, key, value, mask, 0.0, causal, scale=call.scale, enable_gqa=shared
         )
         lse = None
-        if mask is not None and query.device.type != "cpu":
+        if mask is not None and query.device.type not in CPU:
             # Only the CPU kernels are known (and tested) to give 0 by themselves in a row without a key.
             output = output.masked_fill(torch.isneginf(mask).all(-1, keepdim=True), 0.0)
     part = _Part(output, lse, _NAMES.get(choice, "fused"))

@@ -23,11 +23,18 @@ def peak_bytes(shape: Shape, itemsize: int, masked: bool) -> int:
     return peak_of(forward, Pass(shape, itemsize, masked))
 
 
-def _scratch(stacked: int, shape: Shape, itemsize: int) -> int:
+def scratch(stacked: int, kv_len: int, head_dim: int, itemsize: int) -> int:
     """Predict flash's own buffers on one thread: a tile of scores, and two numbers and the output of its rows."""
     block, size = _block(stacked), max(4, itemsize)
-    cells = block * min(_KEYS, shape.kv_len)
-    return size * (cells + block * (2 + shape.head_dim)) + (cells * itemsize if itemsize < 4 else 0)
+    cells = block * min(_KEYS, kv_len)
+    return size * (cells + block * (2 + head_dim)) + (cells * itemsize if itemsize < 4 else 0)
+
+
+def gradient_scratch(stacked: int, kv_len: int, itemsize: int) -> int:
+    """Predict the buffers of flash's gradient on one thread: two tiles of scores, and a number of each row."""
+    block, size = _block(stacked), max(4, itemsize)
+    cells = block * min(_KEYS, kv_len)
+    return size * (2 * cells + block) + (2 * cells * itemsize if itemsize < 4 else 0)
 
 
 def _block(stacked: int) -> int:
@@ -80,7 +87,7 @@ def forward(ledger: Ledger, given: Pass) -> None:
         # The output lies as the query does.
         name = "output_rows" if given.split_query and not packed else "output"
         ledger.take(**{name: given.output}, logsumexp=statistics)
-        ledger.touch(_scratch(stacked, shape, given.itemsize))
+        ledger.touch(scratch(stacked, shape.kv_len, shape.head_dim, given.itemsize))
         if packed and given.gradient and shape.kv_heads > 1:
             # Each head is given its rows back in a copy; the gradient reads the first.
             ledger.take(stacked_logsumexp=statistics)
@@ -90,17 +97,14 @@ def forward(ledger: Ledger, given: Pass) -> None:
 
 def backward(ledger: Ledger, given: Pass) -> None:
     """Take what flash's gradient takes: the three gradients, the output's in rows of tokens, two tiles of scores."""
-    shape, size = given.shape, max(4, given.itemsize)
-    packed = _is_packed(given)
+    shape, packed = given.shape, _is_packed(given)
     stacked = shape.q_len * (shape.group if packed else 1)
     heads = shape.kv_heads if packed else shape.heads
     ledger.take(query_grad=given.query, key_grad=given.key, value_grad=given.value)
     in_rows = given.split_query and not packed
     if not in_rows and stacked > 1 and heads > 1:
         ledger.take(rows_grad=given.output)
-    block = _block(stacked)
-    cells = block * min(_KEYS, shape.kv_len)
-    ledger.touch(size * (2 * cells + block) + (2 * cells * given.itemsize if given.itemsize < 4 else 0))
+    ledger.touch(gradient_scratch(stacked, shape.kv_len, given.itemsize))
     ledger.drop("rows_grad", "output_grad", "query_copy", "query", "stacked_logsumexp", "mask")
     if given.fixed_keys:
         ledger.drop("key_grad", "value_grad")

@@ -22,6 +22,7 @@ _KERNELS = {
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
 }
 _SEED = 0
+BLANK = "meta"  # a device of torch whose tensors have shapes and no memory
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,13 @@ def make(contestant: Contestant, request: Request, kv_len: int | None = None) ->
         request: The request that it belongs to.
         kv_len: Another number of keys than the request's.
     """
-    torch.manual_seed(_SEED)
+    blank = request.device == BLANK
+    if not blank:
+        torch.manual_seed(_SEED)
     request = request if kv_len is None else replace(request, kv_len=kv_len, q_len=min(request.q_len, kv_len))
     shape = _Shape(request, *lengths(contestant, request))
     variant, config = VARIANTS[contestant.variant], contestant.config
-    given = {"seed": _SEED, **shape.options}
-    weights = variant.weights(config, **given)
+    weights = _blank(variant, config, shape) if blank else variant.weights(config, seed=_SEED, **shape.options)
     allowed = _allowed(variant, config, contestant, shape)
     if contestant.what == "core" and _has_core(variant):
         call, inputs = _core(variant, config, weights, contestant, shape, allowed)
@@ -87,6 +89,15 @@ def make(contestant: Contestant, request: Request, kv_len: int | None = None) ->
     call = _with_backward(call, inputs) if request.mode == "forward+backward" else _to_core(call)
     kernel = _KERNELS.get(contestant.kernel)
     return Made(call, nullcontext if kernel is None else lambda: sdpa_kernel(kernel))
+
+
+def _blank(variant: Variant, config: Any, shape: _Shape) -> dict[str, Tensor]:
+    """Give tensors that lie as the weights do, the input's axis last but where heads are merged; nothing is drawn."""
+    matrices = {
+        name: torch.empty(rows, cols, **shape.options) if name == "output" else torch.empty(cols, rows, **shape.options).T
+        for name, (rows, cols) in variant.matrices(config).items()
+    }
+    return matrices | {name: torch.empty(size, **shape.options) for name, size in variant.vectors(config).items()}
 
 
 def _has_core(variant: Variant) -> bool:
