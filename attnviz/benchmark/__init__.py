@@ -18,16 +18,19 @@ run in turn, round by round, so that a busy neighbour slows all of them; memory 
 timed. A crash, a time-out, memory that ran out and a cancel end a request as ``Failure``, the process is started anew,
 and other jobs go on. A contestant that does not fit or that torch cannot compute is a failure of its point only.
 
-``request`` says what is measured, ``result`` what comes back, ``predict`` what the declarations expect, ``desk`` is the
-queue, ``job`` what stands in it, and ``process`` the other process's handle. Inside that process run ``worker``,
-``serve``, ``run``, ``calls``, ``clock``, ``memory`` and ``speed``.
+``request`` says what is measured, ``result`` what comes back, ``predict`` what the declarations expect, ``peaks`` what
+is known of the memory, much of it by a ``rehearsal``, ``room`` what is not begun, ``desk`` is the queue, ``job`` what
+stands in it, and ``process`` the other process's handle. Inside that process run ``worker``, ``serve``, ``run``,
+``calls``, ``clock``, ``memory`` and ``speed``.
 """
 
 from attnviz.benchmark.desk import Desk, desk, measure, submit
 from attnviz.benchmark.job import Asker, Job
-from attnviz.benchmark.predict import Predicted, declared_peak, predict, too_large
+from attnviz.benchmark.peaks import accuracy, declared_peak
+from attnviz.benchmark.predict import Predicted, predict
 from attnviz.benchmark.request import Contestant, Request
 from attnviz.benchmark.result import Failure, Latency, Measurement, Point, Result
+from attnviz.benchmark.room import too_large
 from attnviz.benchmark.speed import Probe, Speed
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "Request",
     "Result",
     "Speed",
+    "accuracy",
     "declared_peak",
     "desk",
     "measure",

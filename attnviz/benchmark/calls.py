@@ -80,7 +80,9 @@ def make(contestant: Contestant, request: Request, kv_len: int | None = None) ->
     request = request if kv_len is None else replace(request, kv_len=kv_len, q_len=min(request.q_len, kv_len))
     shape = _Shape(request, *lengths(contestant, request))
     variant, config = VARIANTS[contestant.variant], contestant.config
-    weights = _blank(variant, config, shape) if blank else variant.weights(config, seed=_SEED, **shape.options)
+    weights = (
+        blank_weights(variant, config, shape.options) if blank else variant.weights(config, seed=_SEED, **shape.options)
+    )
     allowed = _allowed(variant, config, contestant, shape)
     if contestant.what == "core" and _has_core(variant):
         call, inputs = _core(variant, config, weights, contestant, shape, allowed)
@@ -91,13 +93,13 @@ def make(contestant: Contestant, request: Request, kv_len: int | None = None) ->
     return Made(call, nullcontext if kernel is None else lambda: sdpa_kernel(kernel))
 
 
-def _blank(variant: Variant, config: Any, shape: _Shape) -> dict[str, Tensor]:
+def blank_weights(variant: Variant, config: Any, options: dict[str, Any]) -> dict[str, Tensor]:
     """Give tensors that lie as the weights do, the input's axis last but where heads are merged; nothing is drawn."""
-    matrices = {
-        name: torch.empty(rows, cols, **shape.options) if name == "output" else torch.empty(cols, rows, **shape.options).T
-        for name, (rows, cols) in variant.matrices(config).items()
-    }
-    return matrices | {name: torch.empty(size, **shape.options) for name, size in variant.vectors(config).items()}
+    matrices = {}
+    for name, (rows, cols) in variant.matrices(config).items():
+        merges = name == "output"
+        matrices[name] = torch.empty(rows, cols, **options) if merges else torch.empty(cols, rows, **options).T
+    return matrices | {name: torch.empty(size, **options) for name, size in variant.vectors(config).items()}
 
 
 def _has_core(variant: Variant) -> bool:

@@ -1,12 +1,11 @@
 """The most that a call allocates at once, to the byte, by the means that its device has."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 EVENTS, ALLOCATOR, COUNTER = "allocation events", "allocator peak", "dispatch counter"
 
@@ -59,27 +58,47 @@ class StorageCounter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.now = self.most = 0
-        self._known: set[int] = set()
+        self._known: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing here is compiled, and to be kept from it takes as long as to count.
+        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operation and count what is new in its results."""
-        given = {_place(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, torch.Tensor) and _place(leaf) not in given | self._known:
-                self._count(leaf.untyped_storage())
+        given = {_place(leaf) for leaf in tensors((args, kwargs))}
+        result = self.run(func, args, kwargs or {})
+        for leaf in tensors(result):
+            place = _place(leaf)
+            if place not in given and place not in self._known:
+                self._count(place, leaf.untyped_storage())
         return result
 
-    def _count(self, storage: torch.UntypedStorage) -> None:
-        place, size = storage._cdata, storage.nbytes()
-        self._known.add(place)
+    def run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Give an operation's result."""
+        return func(*args, **kwargs)
+
+    def _count(self, place: int, storage: torch.UntypedStorage) -> None:
+        size = storage.nbytes()
+        self._known[place] = weakref.ref(storage, lambda _: self._forget(place, size))
         self.now += size
         self.most = max(self.most, self.now)
-        weakref.finalize(storage, self._forget, place, size)
 
     def _forget(self, place: int, size: int) -> None:
-        self._known.discard(place)
+        self._known.pop(place, None)
         self.now -= size
+
+
+def tensors(of: Any) -> Iterator[torch.Tensor]:
+    """Give the tensors among an operation's arguments or results."""
+    if isinstance(of, torch.Tensor):
+        yield of
+    elif isinstance(of, (tuple, list)):
+        for one in of:
+            yield from tensors(one)
+    elif isinstance(of, dict):
+        yield from tensors(list(of.values()))
 
 
 def _place(tensor: torch.Tensor) -> int:

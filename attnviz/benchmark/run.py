@@ -10,9 +10,9 @@ from attnviz import device
 from attnviz.benchmark.calls import Made, make
 from attnviz.benchmark.clock import Clock, Runner, ratio, rounds
 from attnviz.benchmark.memory import peak_bytes
-from attnviz.benchmark.predict import no_backward, too_large
 from attnviz.benchmark.request import Contestant, Request
 from attnviz.benchmark.result import Failure, Measurement, Point
+from attnviz.benchmark.room import no_backward, too_large
 from attnviz.text import Refusal
 
 # So many rounds give the first times; then memory is measured, and the rest of the rounds follows.

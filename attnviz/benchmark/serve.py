@@ -10,9 +10,9 @@ import torch
 
 from attnviz import device
 from attnviz.benchmark.memory import peak_bytes
-from attnviz.benchmark.predict import MEMORY_SHARE
 from attnviz.benchmark.request import Request
 from attnviz.benchmark.result import Failure
+from attnviz.benchmark.room import MEMORY_SHARE
 from attnviz.benchmark.run import run
 from attnviz.benchmark.speed import Probe, probe
 from attnviz.text import Refusal

@@ -13,7 +13,8 @@ import pandas as pd
 import torch
 
 from attnviz import device
-from attnviz.benchmark.predict import declared_peak, predict
+from attnviz.benchmark.peaks import declared_peak
+from attnviz.benchmark.predict import predict
 from attnviz.benchmark.request import Request
 from attnviz.benchmark.result import Failure, Result
 from attnviz.text import Refusal, Text

@@ -1,5 +1,6 @@
 """Additive attention: a small network scores each pair, v · tanh(q + k), where the others take a dot product."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -82,6 +83,13 @@ class Additive(Grouped):
     def whole_peak_bytes(self, config: GroupedConfig, work: Work, backend: str) -> int | None:
         """Predict a layer's peak, about; nobody has worked out what a gradient takes."""
         return layer_around(self, config, work, backend)
+
+    def is_exact(self, config: GroupedConfig, backend: str) -> bool:
+        return False
+
+    def tiles(self, config: GroupedConfig, work: Work) -> int:
+        pairs = work.batch * config.num_attention_heads * work.q_len * work.kv_len
+        return math.ceil(pairs * config.head_dim / _TILE_ENTRIES)
 
     def mix(
         self,

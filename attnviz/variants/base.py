@@ -252,6 +252,22 @@ class Variant(ABC):
         """
         return None
 
+    def is_exact(self, config: Any, backend: str) -> bool:
+        """Say whether ``peak_bytes`` and ``whole_peak_bytes`` are what torch allocates, to the byte."""
+        return False
+
+    def asks(self, config: Any) -> bool:
+        """Say whether what a call takes depends on the numbers that it computes with."""
+        return False
+
+    def tiles(self, config: Any, work: Work) -> int:
+        """Count the tiles that the variant itself cuts a call into."""
+        return 1
+
+    def piece(self, config: Any, backend: str) -> int | None:
+        """Give how many tokens a call goes through at a time, doing the same with each; None where it does not."""
+        return None
+
     def parameters(self, config: Any) -> int:
         """Count the weights."""
         return sum(rows * cols for rows, cols in self.matrices(config).values()) + sum(self.vectors(config).values())

@@ -158,6 +158,11 @@ class Grouped(Variant):
         """Predict a call's peak, see ``Variant.whole_peak_bytes``; with a sink nobody has worked it out."""
         return None if config.sink else whole_peak_bytes(self, config, work, backend)
 
+    def is_exact(self, config: GroupedConfig, backend: str) -> bool:
+        """Say whether a ledger follows a call: not one of our tiles, nor one with a sink or values of another width."""
+        fused = config.v_head_dim == config.head_dim or bool(self.score_passes(backend))
+        return BACKENDS[backend].backward is not None and fused and not config.sink
+
     def project(
         self,
         config: GroupedConfig,

@@ -34,11 +34,10 @@ def whole_peak_bytes(variant: Variant, config: Any, work: Work, backend: str) ->
     return ledger.most
 
 
-def layer_around(variant: Variant, config: Any, work: Work, backend: str, *, state: int | None = None) -> int | None:
+def layer_around(variant: Variant, config: Any, work: Work, backend: str) -> int | None:
     """Predict the peak of a layer's forward pass around a core of which only the whole peak is known.
 
-    The core's output is taken to be what is left of it, and a state, if it has one: such a layer lets the merged heads
-    go before it adds the last bias. None for a gradient.
+    The core's output is taken to be what is left of it. None for a gradient.
     """
     if work.gradient or not work.layer:
         return None
@@ -46,10 +45,10 @@ def layer_around(variant: Variant, config: Any, work: Work, backend: str, *, sta
 
     def forward(ledger: Ledger, given: Pass) -> None:
         ledger.touch(core)
-        ledger.take(output=given.output, state=state or 0)
+        ledger.take(output=given.output)
 
     ledger = Ledger()
-    _Layer(variant, config, work, ledger, passes_on=state is not None).play(forward, None, _pass(variant, config, work))
+    _Layer(variant, config, work, ledger).play(forward, None, _pass(variant, config, work))
     return ledger.most
 
 
@@ -67,8 +66,8 @@ def _pass(variant: Variant, config: Any, work: Work) -> Pass:
 class _Layer:
     """Play a layer in a ledger."""
 
-    def __init__(self, variant: Variant, config: Any, work: Work, ledger: Ledger, *, passes_on: bool = False) -> None:
-        self.work, self.ledger, self.passes_on = work, ledger, passes_on
+    def __init__(self, variant: Variant, config: Any, work: Work, ledger: Ledger) -> None:
+        self.work, self.ledger = work, ledger
         self.matrices, self.vectors = variant.matrices(config), variant.vectors(config)
         self.cached = work.q_len < work.kv_len
 
@@ -109,8 +108,6 @@ class _Layer:
         size = self._size(name, tokens)
         if self._has_bias(name):
             self.ledger.take(product=size)
-        if self.passes_on:
-            self.ledger.drop("merged")
         self.ledger.take(**{result: size})
         self.ledger.drop("product")
 

@@ -17,7 +17,6 @@ from attnviz.variants.arguments import check_tokens, query_start
 from attnviz.variants.base import AttentionOutput, Shapes, Tensors, refuse
 from attnviz.variants.drawing import projection
 from attnviz.variants.grouped import Grouped, GroupedConfig
-from attnviz.variants.grouped_memory import layer_around
 from attnviz.variants.state.features import directions
 from attnviz.variants.state.pieces import StateOutput
 from attnviz.variants.state.sizes import StateConfig, read_config
@@ -86,13 +85,17 @@ class StateLayer(Grouped):
         return {**super().vectors(config), **drawn}
 
     def whole_peak_bytes(self, config: GroupedConfig, work: Work, backend: str) -> int | None:
-        """Predict a layer's peak, about; behind a state, and with a gradient, nobody has worked it out."""
-        if work.layer and work.q_len < work.kv_len:
-            return None
-        mine = cast("StateConfig", config)
-        numbers = mine.num_attention_heads * mine.width * (mine.v_head_dim + self.sums(mine))
-        state = work.batch * numbers * self.cache_itemsize(work.itemsize)
-        return layer_around(self, config, work, backend, state=state)
+        return None
+
+    def is_exact(self, config: GroupedConfig, backend: str) -> bool:
+        return False
+
+    def asks(self, config: GroupedConfig) -> bool:
+        # Its blocks of pairs are cut where the places say, which are numbers.
+        return cast("StateConfig", config).decay == "gated_features"
+
+    def piece(self, config: GroupedConfig, backend: str) -> int | None:
+        return {"chunked": cast("StateConfig", config).chunk, "recurrent": 1}.get(backend)
 
     def context_matrices(self, config: GroupedConfig) -> frozenset[str]:
         return frozenset(("key", "value", "decay", "beta")) & frozenset(self.matrices(config))

@@ -137,7 +137,8 @@ def call_of(
     dtype = torch.promote_types(query.dtype, torch.float32)
     query_map, key_map = maps or (_same, _same)
     group = heads // kv_heads
-    features = key_map(key.new_zeros(1, key.shape[3], dtype=dtype)).shape[-1]
+    with torch.no_grad():
+        features = key_map(key.new_zeros(1, key.shape[3], dtype=dtype)).shape[-1]
     return Call(
         query.unflatten(1, (kv_heads, group)),
         key[:, :, None],
