@@ -94,7 +94,7 @@ class Rehearsal(StorageCounter):
 
     def __init__(self, *, tiled: bool = False) -> None:
         super().__init__()
-        self._tiled, self._said = tiled, 0
+        self._tiled, self._said, self._before = tiled, 0, None
         self.forward: list[int] = []
         self.backward: list[int] = []
         self._made: dict[Any, tuple[_Form, ...]] = {}
@@ -110,7 +110,8 @@ class Rehearsal(StorageCounter):
             return args[0]
         result = super().__torch_dispatch__(func, types, args, kwargs)
         now = self.now
-        self._said = _said(func, args, tiled=self._tiled)
+        self._said = _said(func, args, cells=self._tiled and self._before is not _aten.isneginf.default)
+        self._before = func
         if func in _INSIDE:
             now += _INSIDE[func](*args)
         elif func in _WITH_NUMBER and not isinstance(args[1], Tensor):
@@ -147,14 +148,15 @@ class Rehearsal(StorageCounter):
         return taken
 
 
-def _said(func: Any, args: Any, *, tiled: bool) -> int:
+def _said(func: Any, args: Any, *, cells: bool) -> int:
     """Give what is answered where the result of an operation is asked for its number.
 
-    Numbers are not 0, of a tile some cells count and others do not, and nothing else is out of the ordinary.
+    Numbers are not 0, of a tile's ``cells`` some count and others do not, and nothing else is out of the ordinary: no
+    row is without a key, and no bias is -inf.
     """
     if func is _aten.count_nonzero.default:
         return args[0].numel()
-    return 1 if tiled and func is _aten.any.default else 0
+    return 1 if cells and func is _aten.any.default else 0
 
 
 @lru_cache(maxsize=512)
