@@ -27,7 +27,7 @@ from attnviz.benchmark import (
 )
 from attnviz.benchmark.clock import ratio
 from attnviz.benchmark.memory import StorageCounter
-from attnviz.benchmark.predict import no_backward
+from attnviz.benchmark.room import no_backward
 from attnviz.benchmark.run import _attempt, _Entrant, run
 from attnviz.text import Refusal
 from attnviz.variants import VARIANTS

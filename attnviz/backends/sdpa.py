@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend
 from attnviz.backends import eager, products
 from attnviz.backends.base import Backend, CoreOutput, LateCoreOutput
 from attnviz.backends.call import CPU, DTYPES, LEAST_CAUSAL_SCALE, Call, Span, check, group
-from attnviz.backends.sdpa_memory import FEW_QUERIES, backward, forward, peak_bytes, plain_bytes
+from attnviz.backends.sdpa_memory import FEW_QUERIES, backward, forward, peak_bytes, plain_bytes, rows_at_once
 from attnviz.masks import Mask, tile_state
 from attnviz.score_mods import LateBias
 from attnviz.text import Text
@@ -27,7 +27,6 @@ _NAMES = {
 _FLASH = SDPBackend.FLASH_ATTENTION.value
 _BLOCK_ROWS = 256  # queries per call where a mask is cut into row blocks
 _WINDOW_ROWS = 64  # and where each query sees a window: fewer rows waste fewer cells at its edges
-_BLOCK_CELLS = 1 << 22  # score cells held at once where rows are worked out by plain operations (16 MiB in float32)
 # What a boolean mask turns into, ready made: making the two numbers takes longer than a small mask's own pass.
 _OPEN_SHUT = MappingProxyType(
     {dtype: (torch.zeros((), dtype=dtype), torch.tensor(float("-inf"), dtype=dtype)) for dtype in DTYPES}
@@ -252,7 +251,7 @@ def _statistics(call: Call) -> Float[Tensor, "batch heads q_len"]:
 def _rows_at_once(call: Call) -> int:
     """Give how many queries fit the cells that plain operations may hold."""
     batch, heads = call.query.shape[:2]
-    return max(1, _BLOCK_CELLS // (batch * heads * call.key.shape[2]))
+    return rows_at_once(batch, heads, call.key.shape[2])
 
 
 def _row_blocks(q_len: int, size: int) -> Iterator[Span]:

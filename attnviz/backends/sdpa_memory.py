@@ -9,6 +9,7 @@ from attnviz.ledger import Ledger
 
 FEW_QUERIES = 16  # up to here stacking the heads' queries over one KV head pays, masks included
 _KEYS = 512  # that flash takes at a time
+_BLOCK_CELLS = 1 << 22  # score cells held at once where rows are worked out by plain operations (16 MiB in float32)
 
 
 def peak_bytes(shape: Shape, itemsize: int, masked: bool) -> int:
@@ -21,6 +22,11 @@ def peak_bytes(shape: Shape, itemsize: int, masked: bool) -> int:
         https://github.com/pytorch/pytorch
     """
     return peak_of(forward, Pass(shape, itemsize, masked))
+
+
+def rows_at_once(batch: int, heads: int, kv_len: int) -> int:
+    """Give how many queries fit the cells that plain operations may hold."""
+    return max(1, _BLOCK_CELLS // (batch * heads * kv_len))
 
 
 def scratch(stacked: int, kv_len: int, head_dim: int, itemsize: int) -> int:

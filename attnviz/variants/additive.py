@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attnviz.backends import BACKENDS, CoreOutput
 from attnviz.backends.flash import FLASH, TILE
+from attnviz.backends.sdpa_memory import rows_at_once
 from attnviz.masks import Mask
 from attnviz.score_mods import LateBias, ScoreMod
 from attnviz.text import Text
@@ -65,7 +66,8 @@ class Additive(Grouped):
         """Predict what the core allocates at its peak: the backend's part, the scores it is given, and one tile."""
         heads = config.num_attention_heads
         # A backend that keeps the score matrix asks for all of it, the others for a block of rows.
-        rows = work.q_len if self.score_passes(backend) else min(work.q_len, _BLOCK_ROWS)
+        few = min(work.q_len, _BLOCK_ROWS, rows_at_once(work.batch, heads, work.kv_len))
+        rows = work.q_len if self.score_passes(backend) else few
         scores = work.batch * heads * rows * work.kv_len
         tile = min(_TILE_ENTRIES, scores * config.head_dim)
         if backend == FLASH.key:
