@@ -15,10 +15,10 @@ from attnviz.masks import Mask
 from attnviz.positions import Position
 from attnviz.score_mods import ScoreMod
 from attnviz.text import Text
+from attnviz.variants import grouped_memory
 from attnviz.variants.arguments import behind, changes, check_tokens, past_tokens, query_start
 from attnviz.variants.base import AttentionOutput, Shapes, Tensors, Variant, refuse
 from attnviz.variants.drawing import projection
-from attnviz.variants.grouped_memory import whole_peak_bytes
 from attnviz.variants.sink import with_sink
 from attnviz.variants.sizes import BIASES, HEAD_DIM, HEADS, HIDDEN_SIZE, KV_HEADS, SINK, V_HEAD_DIM, read_sizes
 from attnviz.variants.work import HeadShape, Work
@@ -155,13 +155,10 @@ class Grouped(Variant):
         return 2 * config.num_attention_heads * q_len * kv_len * (config.head_dim + config.v_head_dim)
 
     def whole_peak_bytes(self, config: GroupedConfig, work: Work, backend: str) -> int | None:
-        """Predict a call's peak, see ``Variant.whole_peak_bytes``; with a sink nobody has worked it out."""
-        return None if config.sink else whole_peak_bytes(self, config, work, backend)
+        return grouped_memory.whole_peak_bytes(self, config, work, backend)
 
     def is_exact(self, config: GroupedConfig, backend: str) -> bool:
-        """Say whether a ledger follows a call: not one of our tiles, nor one with a sink or values of another width."""
-        fused = config.v_head_dim == config.head_dim or bool(self.score_passes(backend))
-        return BACKENDS[backend].backward is not None and fused and not config.sink
+        return grouped_memory.is_exact(self, config, backend)
 
     def project(
         self,

@@ -10,14 +10,14 @@ from attnviz.variants.work import Work
 
 
 def whole_peak_bytes(variant: Variant, config: Any, work: Work, backend: str) -> int | None:
-    """Predict the peak of a layer, or of a core with its gradient; None where the backend does not say what it takes.
+    """Predict the peak of a layer, or of a core with its gradient; None with a sink or where the backend says nothing.
 
     Counted is all that torch allocates from the first projection to the last gradient: projections, the core, what a
     gradient reads again, results. Not counted is what was there before: tokens, weights, a cache, the mask, and the
     gradient of the output.
     """
     how = BACKENDS[backend]
-    if how.forward is None or (work.gradient and how.backward is None):
+    if config.sink or how.forward is None or (work.gradient and how.backward is None):
         return None
     ledger = Ledger()
     given = _pass(variant, config, work)
@@ -32,6 +32,12 @@ def whole_peak_bytes(variant: Variant, config: Any, work: Work, backend: str) ->
     if work.gradient and how.backward is not None:
         how.backward(ledger, given)
     return ledger.most
+
+
+def is_exact(variant: Variant, config: Any, backend: str) -> bool:
+    """Say whether a ledger follows a call: not one of our tiles, nor one with a sink or values of another width."""
+    fused = config.v_head_dim == config.head_dim or bool(variant.score_passes(backend))
+    return BACKENDS[backend].backward is not None and fused and not config.sink
 
 
 def layer_around(variant: Variant, config: Any, work: Work, backend: str) -> int | None:
