@@ -139,9 +139,7 @@ class Grouped(Variant):
         for stream, name in enumerate(_STREAMS):
             matrix = projection(seed, stream, *rows[name], config.hidden_size, merges=name == "output")
             drawn[name] = matrix.to(device=device, dtype=dtype)
-        for name, size in self.vectors(config).items():
-            drawn[name] = torch.zeros(size, dtype=dtype, device=device)
-        return drawn
+        return drawn | {n: torch.zeros(size, dtype=dtype, device=device) for n, size in self.vectors(config).items()}
 
     def cache(self, config: GroupedConfig, kv_len: int) -> Shapes:
         kv_heads = config.num_key_value_heads
