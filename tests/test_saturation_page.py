@@ -34,6 +34,8 @@ def test_the_page_and_the_live_route_draw_the_same(show, language):
     app = visit(language, page="saturation", **settings)
     assert link(app) == settings
     drawn = {key.removeprefix("saturation."): figure for key, figure in plots(app).items()}
+    # What the colours of the charts mean stands above them too.
+    assert drawn.pop("names") == drawn["strips"]
     assert drawn == carried(lang=language, **settings)
     assert len(drawn) == (4 if show in ("collapse", "learning") else 3)
     assert len(app.title) == 1 and app.title[0].value == say(language, "saturation.title")

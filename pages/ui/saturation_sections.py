@@ -49,27 +49,36 @@ def picture(panel: Panel, group: Group) -> None:
     view = panel.settled.view
     drawn = saturation_picture.draw(view, panel.language)
     rows = drawn.pop(STRIPS)
-    strips(
-        rows.figure,
-        key=f"saturation.{STRIPS}",
-        alt=rows.alt,
-        caption=rows.caption,
-        words=table(panel.language, "strips"),
-        group=group,
-        part=STRIPS,
-        charts=True,
-    )
+    _strips(panel, group, rows, key=STRIPS, charts=True)
     layout.picture_first()
     panel.control("show", segmented=True, bare=True)
     if view.show == "training":
         saturation_training.section(panel)
         return
     st.caption(panel.title(f"legend.{view.show}"))
+    # The rows with the names have left the screen where the charts are on it.
+    _strips(panel, group, rows, key="names", names_only=True)
     for column, (part, one) in zip(st.columns(len(drawn), gap="medium"), drawn.items(), strict=True):
         with column:
             _plot(panel, group, part, one)
     for note in _remarks(panel, view):
         st.caption(note)
+
+
+def _strips(
+    panel: Panel, group: Group, rows: Drawn, *, key: str, charts: bool = False, names_only: bool = False
+) -> None:
+    strips(
+        rows.figure,
+        key=f"saturation.{key}",
+        alt=rows.alt,
+        caption=rows.caption,
+        words=table(panel.language, "strips"),
+        group=group,
+        part=STRIPS,
+        charts=charts,
+        names_only=names_only,
+    )
 
 
 def _plot(panel: Panel, group: Group, part: str, one: Drawn) -> None:
@@ -94,7 +103,7 @@ def _remarks(panel: Panel, view: View) -> list[str]:
         everywhere = panel.title("remark.everywhere")
         met = [f"{called[key]} ({span(swept.d_k, where, everywhere)})" for key, where in worst.items() if where.any()]
         if met:
-            said.append(panel.title(words, dtype=view.dtype, where=", ".join(met)))
+            said.append(panel.title(words, dtype=view.dtype, where=panel.title("remark.comma").join(met)))
     if view.correlation != 0.0:
         said.append(panel.title("remark.correlated"))
     if view.keys == 1:

@@ -104,7 +104,7 @@ def test_every_view_is_a_link_and_draws(visit: Open) -> None:
 def test_every_scaling_has_the_theme_s_colour(visit: Open, scheme: str) -> None:
     page = visit("lang=en&d_k=300", color_scheme=scheme)
     expect(part(page, "spread").locator(".points path").first).to_be_attached()
-    colours, fills, dots = page.evaluate(
+    colours, fills, dots, names = page.evaluate(
         """() => {
           const root = document.querySelector(".st-key-saturation-strips .attnviz-strips")
           const list = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",")
@@ -114,11 +114,17 @@ def test_every_scaling_has_the_theme_s_colour(visit: Open, scheme: str) -> None:
           return [list.slice(0, 5).map(plain), [...root.querySelectorAll("svg path")].map(
             path => getComputedStyle(path).fill),
             [...new Set([...document.querySelectorAll(".st-key-saturation-spread .points path")].map(
-              dot => getComputedStyle(dot).stroke))]]
+              dot => getComputedStyle(dot).stroke))],
+            [...document.querySelectorAll(".st-key-saturation-names strong")].map(name => getComputedStyle(name).color)]
         }"""
     )
     assert fills == colours
     assert dots == colours
+    assert names == colours
+    expect(part(page, "names").locator("strong")).to_have_text(
+        ["1/√d_k", "no scaling", "1/d_k", "d_k^−0.25", "QK-norm"]
+    )
+    expect(part(page, "names").locator("svg").first).to_be_hidden()
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -57,6 +57,15 @@ _CSS = """
   background: var(--st-secondary-background-color); border: 1px solid var(--st-border-color);
   border-radius: var(--st-base-radius); font-size: 0.9375rem; font-variant-numeric: tabular-nums;
 }
+/* The names alone, for charts that use the same colours further down. */
+.attnviz-strips-names :is(
+  .attnviz-strips-caption, .attnviz-strips-head span, .attnviz-strips-track, .attnviz-strips-ticks,
+  .attnviz-strips-problem
+) { display: none; }
+.attnviz-strips-names .attnviz-strips-figure { padding: 0; }
+.attnviz-strips-names .attnviz-strips-rows { display: flex; flex-wrap: wrap; gap: 0 1.5rem; cursor: auto; }
+.attnviz-strips-names .attnviz-strips-row:first-child::before,
+.attnviz-strips-names .attnviz-strips-row:first-child::after { content: none; }
 .attnviz-strips-problem { margin: 0; font-size: 0.875rem; color: var(--st-red-text-color, var(--st-red-color)); }
 """
 
@@ -79,6 +88,7 @@ def strips(
     group: Group | None = None,
     part: str | None = None,
     charts: bool = False,
+    names_only: bool = False,
 ) -> None:
     """Draw rows of bars.
 
@@ -91,6 +101,7 @@ def strips(
         group: The live group that they follow, or None.
         part: Their name among the figures of a live frame.
         charts: Whether charts come after them, whose library the browser then loads once the rows are painted.
+        names_only: Whether only the names are drawn, in their colours: a legend for charts that use the same.
 
     Raises:
         ValueError: If a word is missing, or only one of group and part is given.
@@ -102,4 +113,5 @@ def strips(
         raise ValueError(f"group and part must be given together, got group={group!r} and part={part!r}")
     live = group.data() if group is not None else {"group": None}
     data = {"part": part, "figure": spec(figure, alt=alt, caption=caption), "charts": PATH if charts else None}
+    data |= {"names_only": names_only}
     _COMPONENT(key=key, data={**live, **data, "words": {word: words[word] for word in WORD_KEYS}})

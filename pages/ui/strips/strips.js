@@ -35,12 +35,16 @@ class Strips {
     )
     const { rows, tip } = this.parts
     rows.onpointermove = rows.onpointerdown = event => this.point(event)
-    rows.onpointerleave = rows.onblur = () => (tip.hidden = true)
+    rows.onblur = () => (tip.hidden = true)
+    // A finger that lifts has only tapped: what it asked for stays.
+    rows.onpointerleave = ({ pointerType }) => (tip.hidden ||= pointerType !== "touch")
     rows.onkeydown = event => this.key(event)
   }
 
   render({ data }) {
     this.words = data.words
+    this.root.classList.toggle("attnviz-strips-names", data.names_only)
+    this.root.inert = data.names_only
     this.parts.rows.setAttribute("aria-label", data.words.keys_help)
     const style = getComputedStyle(this.root)
     this.colors = style.getPropertyValue("--st-chart-categorical-colors").split(",").filter(Boolean)
