@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from attnviz import device as devices
-from attnviz.benchmark import Contestant, Request, declared_peak
+from attnviz.benchmark import Contestant, Request, predict
 from attnviz.linear_view.settings import View
 from attnviz.variants import VARIANTS
 
@@ -89,8 +89,7 @@ def peaks(view: View, kind: str, lengths: Sequence[int]) -> list[int]:
     Softmax's and linear attention's are to the byte on one CPU thread; the delta rule's is an estimate.
     """
     one = _contestant(view, kind)
-    found = [declared_peak(one, Request((one,), q_len=length, mask="causal")) for length in lengths]
-    return [peak for peak in found if peak is not None]
+    return [predict(one, Request((one,), q_len=length, mask="causal")).peak_bytes for length in lengths]
 
 
 def every_state(view: View, length: int) -> int:
