@@ -113,7 +113,9 @@ def _count(variant: Variant, config: Any, work: Work, backend: str, new: int, wi
     # A state that was there is read, and its successor written; keys and values stay as they were.
     state = _elements(variant, config, 0) if new < keys else 0
     read += batch * state * variant.cache_itemsize(itemsize)
-    moved = batch * _moved(variant, config, q_len, variant.acts_on(config, q_len, keys, new)) * itemsize + read
+    tokens = variant.acts_on(config, q_len, keys, new)
+    made = variant.made(config, q_len, keys)
+    moved = batch * (_moved(variant, config, q_len, tokens) + made) * itemsize + read
     held = work._replace(kv_len=keys, masked=work.masked or seen < keys)
     return Cost(
         parameters=parameters,
@@ -146,7 +148,7 @@ def _moved(variant: Variant, config: Any, q_len: int, tokens: Mapping[str, int])
     """Count the elements of one sequence that cross memory beside weights, scores and the cache that is read.
 
     Every projection reads its input and writes its output; the core reads the query; the new tokens enter the cache
-    as the outputs of the projections on the keys' side.
+    as the outputs of the projections on the keys' side. What is made of a cache and read in its place is added apart.
     """
     projected = sum((rows + cols) * tokens[name] for name, (rows, cols) in variant.matrices(config).items())
     shape = variant.heads(config)

@@ -174,6 +174,21 @@ def test_a_step_reads_the_state_and_writes_the_next_one(key):
     assert step.bytes_moved == step.weight_bytes + 2 * state + each
 
 
+def test_keys_and_values_made_of_latents_are_written_and_read():
+    """DeepSeek-V3: 128 heads of 128 + 64 and values of 128, made of 512 + 64 numbers that a token keeps."""
+    config = VARIANTS["mla"].config(hidden_size=7168, num_attention_heads=128, head_dim=192, v_head_dim=128,
+                                    kv_lora_rank=512, qk_rope_head_dim=64, q_lora_rank=1536)  # fmt: skip
+    extended, step = (cost("mla", config, q_len=n, kv_len=4096, dtype="bfloat16", backend="sdpa") for n in (512, 1))
+    made = 4096 * 128 * (128 + 128)
+    down = 512 * (7168 + 1536 + 1536 + 128 * 192 + 7168 + 512 + 7168 + 64 + 128 * 128 + 7168)
+    core = 512 * 128 * (192 + 128) + 4096 * (512 + 64)
+    assert extended.bytes_moved == extended.weight_bytes + 2 * (down + 4096 * 2 * 512 + core + 2 * made)
+    # The absorbed form makes none: weights, cache, and little more.
+    assert step.bytes_moved < 1.01 * (step.weight_bytes + step.kv_cache_bytes)
+    heads = [VARIANTS["mla"].core_heads(config, n, 4096) for n in (512, 1)]
+    assert heads == [(128, 128, 192, 128), (128, 1, 576, 576)]
+
+
 def test_everything_grows_as_it_should():
     base = plain("gqa", batch=1)
     twice = plain("gqa", batch=2)

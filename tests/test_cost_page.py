@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from attnviz import units
+from attnviz import cost_view, units
 from attnviz.benchmark import Contestant, Latency, Measurement, Point, Speed, predict
 from attnviz.benchmark.pairs import PAIRS
 from attnviz.cost import cost
@@ -350,9 +350,13 @@ def test_numbers_of_two_kernels_are_said_to_be():
     rows = cells(app, "One layer")
     # 128 heads of 131,072 by 131,072 scores in two bytes; scores and weights in four.
     assert rows["Whole score matrix"][0] == "4 TiB" and rows["Peak of the core, torch on a CPU"][0] == "18.1 TiB"
-    assert say("en", "cost.table.note_plain") in said(app)
+    # A few queries attend over the latents, whose values are as wide as their keys.
+    assert say("en", "cost.table.note_plain", ways="prefill, extend") in said(app)
     for pair in ("gqa-sdpa", "mla-flash", "mla-eager", "linear-chunked"):
-        assert say("en", "cost.table.note_plain") not in said(visit(page="cost", pair=pair, context="128"))
+        assert cost_view.plain(view(pair=pair, context="128")) == ()
+        assert "are of two kernels" not in said(visit(page="cost", pair=pair, context="128"))
+    # Of two tokens both ask in all of these.
+    assert cost_view.plain(view(model="deepseek-v3-1", context="2")) == ("prefill", "extend", "speculative")
 
 
 @pytest.mark.parametrize("key", PRESETS)

@@ -67,8 +67,8 @@ def predict(contestant: Contestant, request: Request) -> Predicted:
         flops, moved = taken.flops, taken.bytes_moved
         inputs = taken.weight_bytes + taken.kv_cache_bytes + tensors + mask
     spread = batch * made(contestant, q_len, kv_len) * itemsize
-    # What an expanded form projects is counted as written with its projections already.
-    moved += spread if contestant.has_form and contestant.what != "core" else 2 * spread
+    # A layer counts what its own form makes, written and read.
+    moved += 0 if contestant.has_form and contestant.what != "core" else 2 * spread
     if request.mode == "forward+backward":
         flops, moved = _BACKWARD * flops, _BACKWARD * moved
     # An expanded form counts what it makes itself.
@@ -78,9 +78,12 @@ def predict(contestant: Contestant, request: Request) -> Predicted:
 
 def made(contestant: Contestant, q_len: int, kv_len: int) -> int:
     """Count the numbers of keys and values that are made for every head of one sequence, then written and read."""
-    shape = VARIANTS[contestant.variant].heads(contestant.config)
+    variant = VARIANTS[contestant.variant]
+    if contestant.has_form:
+        return variant.made(contestant.config, q_len, kv_len)
+    shape = variant.heads(contestant.config)
     spreads = shape.kv_heads < shape.heads and (contestant.what == "core" or q_len < kv_len)
-    if contestant.kv == "packed" or not (spreads or contestant.has_form):
+    if contestant.kv == "packed" or not spreads:
         return 0
     return shape.heads * kv_len * (shape.head_dim + shape.v_head_dim)
 

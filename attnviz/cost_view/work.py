@@ -30,10 +30,13 @@ def priced(view: View, scenario: str, dtype: str | None = None) -> Cost:
     return _of(other, view.window, view.queries(scenario), view.context, view.batch)
 
 
-def plain(view: View) -> bool:
-    """Say whether torch has no fused kernel for the core on a CPU, its values being of another width than its keys."""
-    shape, backend = view.variant.heads(view.sizes), BACKENDS.get(PAIRS[view.pair].backend)
-    return backend is not None and "math" in backend.kernel_bytes and shape.v_head_dim != shape.head_dim
+def plain(view: View) -> tuple[str, ...]:
+    """Name the scenarios for which torch has no fused kernel on a CPU: values of another width than their keys."""
+    backend = BACKENDS.get(PAIRS[view.pair].backend)
+    if backend is None or "math" not in backend.kernel_bytes:
+        return ()
+    shapes = {name: view.variant.core_heads(view.sizes, view.queries(name), view.context) for name in SCENARIOS}
+    return tuple(name for name, shape in shapes.items() if shape.v_head_dim != shape.head_dim)
 
 
 class Whole(NamedTuple):

@@ -167,6 +167,14 @@ class Variant(ABC):
         keys = (batch, kv_heads, kv_len)
         return (batch, heads, q_len, head_dim), (*keys, head_dim), (*keys, v_head_dim)
 
+    def core_heads(self, config: Any, q_len: int, kv_len: int) -> HeadShape:
+        """Give the shape of the attention core in a call of this size: ``heads`` unless another form runs then."""
+        return self.heads(config)
+
+    def made(self, config: Any, q_len: int, kv_len: int) -> int:
+        """Count the numbers that projections make of what one sequence keeps, for the core to read in its place."""
+        return 0
+
     def mix(
         self,
         config: Any,

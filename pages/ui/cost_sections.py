@@ -178,8 +178,9 @@ def ways(panel: Panel) -> None:
 def _notes(panel: Panel, view: View) -> list[str]:
     """Say of which kernel the numbers are, where they are not all of one."""
     said = []
-    if plain(view):
-        said.append(panel.title("table.note_plain"))
+    unfused = [panel.title(f"way.{name}") for name in plain(view)]
+    if unfused:
+        said.append(panel.title("table.note_plain", ways=", ".join(unfused)))
     if view.window is not None and view.window < view.context:
         whole_matrix = view.variant.score_passes(PAIRS[view.pair].backend)
         key = "table.note_eager" if whole_matrix else "table.note_window"

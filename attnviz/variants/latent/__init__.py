@@ -13,14 +13,14 @@ makes the keys and values of past tokens.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnviz.backends import BACKENDS, CoreOutput
-from attnviz.backends.base import LateCoreOutput, Play
+from attnviz.backends.base import Play
 from attnviz.masks import Mask
 from attnviz.positions import Position
 from attnviz.score_mods import ScoreMod
@@ -29,7 +29,7 @@ from attnviz.variants.arguments import behind, changes, check_tokens, past_token
 from attnviz.variants.base import AttentionOutput, Shapes, Tensors, Variant
 from attnviz.variants.drawing import projection
 from attnviz.variants.latent.forms import absorb, expand, norm, pair_flops, release
-from attnviz.variants.latent.memory import core_peak_bytes, layer_peak_bytes
+from attnviz.variants.latent.memory import core_heads, core_peak_bytes, layer_peak_bytes
 from attnviz.variants.latent.sizes import SIZES, LatentConfig, read_config
 from attnviz.variants.work import HeadShape, Work
 
@@ -109,8 +109,16 @@ class Latent(Variant):
         return {"latent": (kv_len, config.kept)}
 
     def heads(self, config: LatentConfig) -> HeadShape:
-        heads = config.num_attention_heads
-        return HeadShape(heads, heads, config.head_dim, config.v_head_dim)
+        return core_heads(config, absorbed=False)
+
+    def core_heads(self, config: LatentConfig, q_len: int, kv_len: int) -> HeadShape:
+        return core_heads(config, absorbed=self.absorbs(config, q_len, kv_len))
+
+    def made(self, config: LatentConfig, q_len: int, kv_len: int) -> int:
+        """Count the keys and values that the expanded form makes; the rotary key is read from what is kept."""
+        if self.absorbs(config, q_len, kv_len):
+            return 0
+        return config.num_attention_heads * kv_len * (config.qk_nope_head_dim + config.v_head_dim)
 
     def absorbs(self, config: LatentConfig, q_len: int, kv_len: int) -> bool:
         """Say whether a call of this size is computed in the absorbed form: if asked for, or if it has fewer FLOPs."""
@@ -273,16 +281,7 @@ class Latent(Variant):
         core = BACKENDS[backend].attend(
             query, key, value, allowed=allowed, align=align, bias=bias, scale=scale, softcap=softcap
         )
-        return _released(core, release(config, weights, core.output)) if absorbed else core
-
-
-def _released(core: CoreOutput, output: Tensor) -> CoreOutput:
-    """Give a core's answer with each head's values in place of its weighted sum of latents."""
-    kernel = f"absorbed · {core.kernel}"
-    if isinstance(core, LateCoreOutput):
-        # Its row statistics are worked out when they are first asked for; asking here would cost a pass over the cache.
-        return LateCoreOutput(output, kernel, lambda: cast(Tensor, core.logsumexp))
-    return replace(core, output=output, kernel=kernel)
+        return release(config, weights, core) if absorbed else core
 
 
 ENTRIES = (

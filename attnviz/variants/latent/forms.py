@@ -1,10 +1,14 @@
 """The two forms of latent attention: make keys and values out of latents, or move queries and results instead."""
 
+from dataclasses import replace
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from attnviz.backends.base import CoreOutput, LateCoreOutput
 from attnviz.variants.base import Tensors
 from attnviz.variants.latent.sizes import LatentConfig
 
@@ -41,7 +45,16 @@ def absorb(
     return torch.cat((torch.einsum("bhqn,rhn->bhqr", plain, matrix), turned), dim=-1)
 
 
-def release(
+def release(config: LatentConfig, weights: Tensors, core: CoreOutput) -> CoreOutput:
+    """Give a core's answer with each head's values in place of its weighted sum of latents."""
+    output, kernel = _values(config, weights, core.output), f"absorbed · {core.kernel}"
+    if isinstance(core, LateCoreOutput):
+        # Its row statistics are worked out when they are first asked for; asking here would cost a pass over the cache.
+        return LateCoreOutput(output, kernel, lambda: cast(Tensor, core.logsumexp))
+    return replace(core, output=output, kernel=kernel)
+
+
+def _values(
     config: LatentConfig, weights: Tensors, mixed: Float[Tensor, "batch heads q_len kept"]
 ) -> Float[Tensor, "batch heads q_len v_head_dim"]:
     """Make each head's value of its weighted sum of latents; the rotary keys' sum is no value and falls away."""

@@ -15,7 +15,7 @@ def layer_peak_bytes(config: LatentConfig, work: Work, core: Play, *, absorbed: 
     ledger = Ledger()
     _compress(ledger, config, work)
     _mix(ledger, config, work, core, absorbed=absorbed)
-    shape = work.shape(_heads(config))
+    shape = work.shape(core_heads(config, absorbed=False))
     merged = work.batch * work.q_len * shape.heads * config.v_head_dim * work.itemsize
     if ledger.holds("output") and shape.heads > 1 and (work.q_len > 1 or (absorbed and work.batch > 1)):
         ledger.take(merged=merged)
@@ -35,8 +35,11 @@ def _mix(ledger: Ledger, config: LatentConfig, work: Work, core: Play, *, absorb
     form(ledger, config, work, core)
 
 
-def _heads(config: LatentConfig) -> HeadShape:
+def core_heads(config: LatentConfig, *, absorbed: bool) -> HeadShape:
+    """Give the shape of the core; absorbed, what is kept is the one key and the one value of all heads."""
     heads = config.num_attention_heads
+    if absorbed:
+        return HeadShape(heads, 1, config.kept, config.kept)
     return HeadShape(heads, heads, config.head_dim, config.v_head_dim)
 
 
@@ -65,9 +68,8 @@ def _expanded(ledger: Ledger, config: LatentConfig, work: Work, core: Play) -> N
     made = work.batch * config.num_attention_heads * work.kv_len * work.itemsize
     ledger.take(plain=made * config.qk_nope_head_dim, value=made * config.v_head_dim, key=made * config.head_dim)
     ledger.drop("plain")
-    given = Pass(
-        work.shape(_heads(config)), work.itemsize, work.masked, work.causal, split_query=work.layer, split_values=True
-    )
+    shape = work.shape(core_heads(config, absorbed=False))
+    given = Pass(shape, work.itemsize, work.masked, work.causal, split_query=work.layer, split_values=True)
     core(ledger, given)
     if ledger.holds("logsumexp"):
         # Else it is worked out when it is asked for, and keys and values wait for that.
@@ -79,8 +81,7 @@ def _absorbed(ledger: Ledger, config: LatentConfig, work: Work, core: Play) -> N
     rows = work.batch * config.num_attention_heads * work.q_len * work.itemsize
     ledger.take(moved=rows * config.kv_lora_rank, absorbed=rows * config.kept)
     ledger.drop("moved")
-    core(ledger, Pass(work.shape(HeadShape(config.num_attention_heads, 1, config.kept, config.kept)),
-                      work.itemsize, work.masked, work.causal))  # fmt: skip
+    core(ledger, Pass(work.shape(core_heads(config, absorbed=True)), work.itemsize, work.masked, work.causal))
     ledger.take(released=rows * config.v_head_dim)
     if ledger.holds("logsumexp"):
         ledger.drop("absorbed")
