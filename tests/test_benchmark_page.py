@@ -212,7 +212,8 @@ def test_a_decode_step_sees_a_cache_of_the_length():
     assert predict(gqa, first).bytes_moved < predict(mha, first).bytes_moved
     rows = benchmark_sweep._named(table.frame([first, second], [FOUND, FOUND]), [first, second])
     assert benchmark_sweep._series(rows, "latency_s")["MHA · eager"] == {128: 1.0, 256: 1.0}
-    assert benchmark_sweep._noisy(rows) == [] and set(rows["what"]) == {"decode"}
+    # Of one call nobody knows how much its time spreads.
+    assert len(benchmark_sweep._noisy(rows)) == 4 and set(rows["what"]) == {"decode"}
 
 
 FOUND = Measurement((Point("MHA · eager", Latency.of([1.0])), Point("GQA 8/2 · sdpa", Latency.of([2.0]))))

@@ -219,9 +219,34 @@ def test_the_command_line_says_what_is_noisy_and_why_a_peak_is_missing(capsys):
     point = Point("a", Latency(1.0, 0.5, 1.5, 0.5, 8))
     cut = Failure("time", "30 s", partial=Measurement((point, Point("b", Latency(1.0, 0.9, 1.1, 0.5, 8)))))
     held = table.frame(asked, [cut])
-    assert [length for _, length in command._noisy(held)] == [8]
+    assert [length for _, length in command._hints(held)] == [8]
     command._print(held)
     assert capsys.readouterr().out.count("Stopped: it took longer than 30 s.") == 2
+
+
+def test_a_time_of_few_calls_is_a_hint_and_one_that_is_missing_is_none():
+    times = {
+        "a": Latency(1.0, 1.0, 1.0, 1.0, 2),
+        "b": Latency(1.0, 0.9, 1.1, 0.5, 3),
+        "c": Latency(1.0, 0.8, 1.2, 0.5, 9),
+    }
+    points = tuple(Point(name, time) for name, time in times.items())
+    held = pd.concat([
+        table.frame([Request((contestant,), q_len=8)], [Measurement((point,))])
+        for contestant, point in zip((*PAIR, PAIR[0]), points, strict=True)
+    ], ignore_index=True)  # fmt: skip
+    assert table.noisy(held).tolist() == [True, False, True]
+    assert table.noisy(held.assign(runs=pd.NA, latency_s=[1.0, 1.0, pd.NA])).tolist() == [False, False, False]
+    assert table.noisy(held.iloc[:0]).tolist() == []
+
+
+def test_a_file_cannot_draw_more_curves_than_there_is_room_for():
+    """Curves are named by hardware and settings too, so that these count."""
+    held = table.frame([Request(PAIR[:1], q_len=8)], [Failure("cancelled")])
+    many = pd.concat([held.assign(hardware=f"machine {index}") for index in range(33)], ignore_index=True)
+    assert len(table.read(table.to_csv(many.iloc[:32]).encode())) == 32
+    with pytest.raises(Refusal, match="more than 32 curves"):
+        table.read(table.to_csv(many).encode())
 
 
 def test_contestants_of_the_command_line_are_plain():

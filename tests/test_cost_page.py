@@ -193,6 +193,9 @@ def test_measured_points_are_flops_by_the_shortest_time():
     assert [one.q_len for one in requests] == [64, 64, 5, 1] and {one.keys for one in requests} == {64}
     point = Point(requests[0].contestants[0].label, Latency.of([2.0, 1.0, 3.0]))
     drawn = cost_picture.draw(mine, "en", requests, [Measurement((point,))])
+    tokens = units.count(max(request.kv_len for request in requests))
+    assert f"measured here in float32, with {tokens} tokens at most" in drawn.caption
+    assert "measured here" not in cost_picture.draw(mine, "en", requests).caption
     here = drawn.figure["data"][-1]
     assert here["y"] == [predict(requests[0].contestants[0], requests[0]).flops / 1.0] and here["text"] == ["prefill"]
     # A roof that was found lower than a point is raised to it.
@@ -484,3 +487,37 @@ def test_a_bad_value_of_a_setting_that_does_not_apply_is_named_too():
     app = visit(page="cost", pair="mha-sdpa", kv_heads="0")
     (warning,) = app.warning
     assert "kv_heads must be a whole number from 1" in plain(warning.value) and link(app) == {"pair": "mha-sdpa"}
+
+
+def test_short_contexts_are_called_what_they_are():
+    app = visit(page="cost", context="2", drafts="64")
+    assert "extend: 2 new tokens behind a cache; speculative: 1 drafted tokens and one more" in said(app)
+    assert say("en", "cost.table.note_short", context="2") in said(app)
+    assert cells(app, "One layer")["FLOPs"][0] == cells(app, "One layer")["FLOPs"][1]
+    longer = visit("zh", page="cost")
+    assert "holds no more than" not in said(longer) and "；投机解码：" in said(longer)
+
+
+def test_the_scores_of_a_window_are_no_whole_matrix():
+    settings = {"page": "cost", "model": "gemma-3-27b", "layer": "window"}
+    rows = cells(visit(**settings), "One layer, window")
+    # 32 heads, 4,096 queries with the 1,024 keys of each, in two bytes.
+    assert rows["Scores within the window"][0] == units.binary_bytes(32 * 4096 * 1024 * 2) == "256 MiB"
+    eager = visit(page="cost", model="mistral-7b-v0-1", context="131072", pair="gqa-eager")
+    assert "Whole score matrix" in cells(eager, "One layer, window")
+    assert "Whole score matrix" in cells(visit(page="cost"), "One layer")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_each_device_keeps_is_said_of_what_it_is(language):
+    latent = said(visit(language, page="cost", model="deepseek-v3-r1-671b"))
+    assert say(language, "cost.split.cache_words", devices=4, kept="100%") in latent
+    state = said(visit(language, page="cost", pair="linear-chunked"))
+    assert say(language, "cost.split.state_words", devices=4, kept="25%") in state
+    alone = said(visit(language, page="cost", devices="1"))
+    assert say(language, "cost.split.alone") in alone and say(language, "cost.split.sum") not in alone
+
+
+def test_a_phone_has_room_for_the_legend():
+    layout = cost_picture.draw(view(), "en").figure["layout"]
+    assert layout["meta"]["narrow_height"] > layout["height"] + 19 * 6

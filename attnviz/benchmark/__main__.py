@@ -11,7 +11,6 @@ from attnviz.benchmark import Failure, Request, submit, table
 from attnviz.benchmark.fits import finding
 from attnviz.benchmark.pairs import DEFAULTS, PAIRS, passed
 from attnviz.benchmark.request import DECODE, PASSES
-from attnviz.benchmark.result import NOISY
 from attnviz.config import DTYPES, check_divides, check_size, quarter
 from attnviz.masks import MASKS
 from attnviz.text import Refusal, Text
@@ -107,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
             _print(table.frame(wanted[number : number + 1], (known,)))
     held = table.frame(wanted, job.results)
     curves = {str(name): _series(rows) for name, rows in held.groupby("label", sort=False)}
-    said = finding(curves, _noisy(held))
+    said = finding(curves, _hints(held))
     print("" if said is None else f"\n{said.en}")
     if asked.output is not None:
         asked.output.write_text(table.to_csv(held) if asked.output.suffix == ".csv" else table.to_json(held), "utf-8")
@@ -125,13 +124,10 @@ def _unwritable(target: Path) -> str | None:
     return None
 
 
-def _noisy(held: "table.pd.DataFrame") -> list[tuple[str, int]]:
-    """Give name and length of the points whose middle half spreads over more than 0.3 of the median."""
-    return [
-        (row["label"], row["kv_len"])
-        for row in _records(held)
-        if row["latency_s"] is not None and row["latency_upper_s"] - row["latency_lower_s"] > NOISY * row["latency_s"]
-    ]
+def _hints(held: "table.pd.DataFrame") -> list[tuple[str, int]]:
+    """Give name and length of the points whose times are no more than a hint."""
+    hints = table.noisy(held)
+    return [(row["label"], row["kv_len"]) for row, hint in zip(_records(held), hints, strict=True) if hint]
 
 
 def _series(rows: "table.pd.DataFrame") -> dict[int, float]:

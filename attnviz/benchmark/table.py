@@ -16,7 +16,7 @@ from attnviz import device
 from attnviz.benchmark.peaks import declared_peak
 from attnviz.benchmark.predict import predict
 from attnviz.benchmark.request import Request
-from attnviz.benchmark.result import Failure, Result
+from attnviz.benchmark.result import NOISY, Failure, Result
 from attnviz.text import Refusal, Text
 from attnviz.variants import VARIANTS
 
@@ -38,6 +38,12 @@ REAL = MappingProxyType({
     "ratio": (0, 1e18), "system_share": (0, 1e6),
 })  # fmt: skip
 COLUMNS = (*TEXTS, *WHOLE, *REAL)
+# What must be the same for one time to be held against another; the variant and its backend are what is compared.
+SETTINGS = ("what", "mode", "mask", "batch", "heads", "d_k", "threads")
+# Rows that differ in one of these belong to different curves.
+_CURVE = ("label", "dtype", "device", "hardware", "date", *SETTINGS)
+# Of fewer calls nobody knows how much they spread.
+_LEAST_RUNS = 3
 # Without these a row says nothing.
 _NEEDED = ("label", "q_len", "kv_len", "dtype", "device")
 
@@ -97,6 +103,16 @@ def typed(table: pd.DataFrame) -> pd.DataFrame:
     return table.astype(kinds)
 
 
+def noisy(table: pd.DataFrame) -> pd.Series:
+    """Say of each row whether its time is a hint only: the middle half spreads widely, or few calls were timed."""
+    columns = ("latency_s", "latency_lower_s", "latency_upper_s", "runs")
+    found = []
+    for median, lower, upper, runs in zip(*(table[name] for name in columns), strict=True):
+        wide = not pd.isna(lower) and not pd.isna(upper) and upper - lower > NOISY * median
+        found.append(not pd.isna(median) and bool(wide or (not pd.isna(runs) and runs < _LEAST_RUNS)))
+    return pd.Series(found, index=table.index, dtype=bool)
+
+
 def to_csv(table: pd.DataFrame) -> str:
     """Give the table as CSV."""
     return table.to_csv(index=False)
@@ -133,7 +149,7 @@ def read(content: bytes) -> pd.DataFrame:
             found = ", ".join(sorted(map(str, row.keys() ^ set(COLUMNS))))
             raise _refused("columns", found=found[:120])
     checked = [{name: _value(name, row[name]) for name in COLUMNS} for row in rows]
-    if len({(row["label"], row["dtype"]) for row in checked}) > MOST_CURVES:
+    if len({tuple(row[name] for name in _CURVE) for row in checked}) > MOST_CURVES:
         raise _refused("curves")
     return typed(pd.DataFrame(checked, columns=list(COLUMNS)))
 

@@ -10,6 +10,7 @@ Figure = dict[str, Any]
 HEIGHT = 364
 # What the figure is high without its margins, and the height of a line of text, both in pixels.
 _PLOT, _LINE = 290, 15
+_LEGEND_LINE = 19
 # What it is wide on a desktop, and what a letter takes.
 _WIDTH, _LETTER = 850, 8
 _SEPARATOR = ", "
@@ -84,6 +85,8 @@ def roofline(
     width = (right - left) / (1 - _NAMES)
     pixels = _PLOT / (top - bottom)
     layout = {
+        # On a phone the legend has a line for each name, and stands in for those in the picture.
+        "meta": {"narrow_height": HEIGHT + _LEGEND_LINE * len(data)},
         "height": HEIGHT, "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
         "annotations": _named(roofs, ends, pixels) + _above(roofs, work, ends, _WIDTH / width, pixels),
         "xaxis": {"type": "log", "tickformat": "~s", "dtick": 1, "title": {"text": x_title},

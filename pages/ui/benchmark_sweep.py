@@ -9,7 +9,6 @@ import streamlit as st
 from attnviz import units
 from attnviz.benchmark import Failure, Probe, Request, Result, declared_peak, desk, predict, table
 from attnviz.benchmark.fits import Series, crossings, finding, power
-from attnviz.benchmark.result import NOISY
 from attnviz.figures.measured import Curve, curves
 from attnviz.text import Refusal
 from pages.ui import layout, measured, translate
@@ -23,8 +22,6 @@ _UNITS = {"time": (units.short_seconds, units.TIME_MARKS), "memory": (units.bina
 # More crosses than this hide each other.
 _MOST_CROSSES = 3
 _FILES, _MOST_FILES = "benchmark.files", 8
-# What must be the same for one time to be held against another; the variant and its backend are what is compared.
-_SETTINGS = ("what", "mode", "mask", "batch", "heads", "d_k")
 
 
 def sweep(panel: Panel) -> None:
@@ -65,9 +62,8 @@ def _series(rows: pd.DataFrame, column: str) -> dict[str, Series]:
 
 
 def _noisy(rows: pd.DataFrame) -> list[tuple[str, int]]:
-    """Give curve and length of the points whose middle half spreads over more than 0.3 of the median."""
-    spread = (rows["latency_upper_s"] - rows["latency_lower_s"]) / rows["latency_s"]
-    found = rows[["curve", "kv_len"]][(spread > NOISY).fillna(False)]
+    """Give curve and length of the points whose times are no more than a hint."""
+    found = rows[["curve", "kv_len"]][table.noisy(rows)]
     return [(str(name), int(length)) for name, length in zip(found["curve"], found["kv_len"], strict=True)]
 
 
@@ -189,7 +185,8 @@ def _curve(
     _, low, high = _KINDS[kind]
     fit = power(series)
     ends = {end: [_number(own[x][end], series[x]) for x in xs] for end in {low, high}}
-    noisy = [kind == "time" and ends[high][i] - ends[low][i] > NOISY * series[x] for i, x in enumerate(xs)]
+    hints = set(_noisy(rows)) if kind == "time" else set()
+    noisy = [(name, x) in hints for x in xs]
     line = None if not predicted else (sorted(predicted), [predicted[x] for x in sorted(predicted)])
     title = _plain(name) if fit is None else f"{_plain(name)} ∝ L<sup>{fit.exponent:.2f}</sup>"
     # Over all lengths: below those that it was fitted to, one sees where the power stops to hold.
@@ -233,7 +230,7 @@ def _loaded(panel: Panel, requests: Sequence[Request]) -> pd.DataFrame | None:
     What was measured with other settings than the page's says so in its name, and is compared with nothing.
     """
     tables = []
-    settings = table.frame(requests[:1], [Failure("cancelled")])[list(_SETTINGS)].iloc[0]
+    settings = table.frame(requests[:1], [Failure("cancelled")])[list(table.SETTINGS)].iloc[0]
     for file in (st.session_state.get(_FILES) or [])[:_MOST_FILES]:
         try:
             rows = table.read(file.getvalue())
@@ -249,6 +246,6 @@ def _loaded(panel: Panel, requests: Sequence[Request]) -> pd.DataFrame | None:
 
 def _differing(row: Mapping[str, Any], settings: "pd.Series") -> str:
     """Give the settings of a row that are not the page's, as a piece of a curve's name."""
-    known = {name: "–" if pd.isna(row[name]) else row[name] for name in _SETTINGS}
+    known = {name: "–" if pd.isna(row[name]) else row[name] for name in table.SETTINGS}
     found = [f"{name}={value}" for name, value in known.items() if value != settings[name]]
     return f" · {', '.join(found)}" if found else ""

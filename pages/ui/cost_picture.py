@@ -67,6 +67,9 @@ def draw(view: View, language: str, requests: Sequence[Request] = (), shown: Seq
     model = "" if view.preset is None else f"{view.preset.label.say(language)} · "
     fields = {"pair": f"{model}{PAIRS[view.pair].name}", "context": units.count(view.context), "dtype": view.dtype}
     caption = say(language, "cost.caption", **fields, kept=_kept(view, language), each=each)
+    if points:
+        tokens = units.count(max(request.kv_len or request.q_len for request in requests))
+        caption += f" {say(language, 'cost.marked', dtype=probe(view).dtype, tokens=tokens)}"
     return Drawn(figure, caption, caption)
 
 

@@ -166,8 +166,9 @@ def ways(panel: Panel) -> None:
     """Show the four ways to call the layer beside each other, in numbers."""
     view = panel.settled.view
     st.subheader(panel.title("table.title"), anchor=False)
-    new = {"new": units.count(view.queries("extend")), "drafts": view.drafts}
-    st.caption("; ".join(label.fill(**new).say(panel.language) for label in SCENARIOS.values()))
+    new = {"new": units.count(view.queries("extend")), "drafts": view.queries("speculative") - 1}
+    said = [label.fill(**new).say(panel.language) for label in SCENARIOS.values()]
+    st.caption(panel.title("table.semicolon").join(said))
     with st.container(key="cost.table"):
         st.markdown(_table(panel, view))
     st.caption("  \n".join((panel.title("table.note"), *_notes(panel, view))))
@@ -178,6 +179,8 @@ def ways(panel: Panel) -> None:
 def _notes(panel: Panel, view: View) -> list[str]:
     """Say of which kernel the numbers are, where they are not all of one."""
     said = []
+    if view.queries("extend") == view.context:
+        said.append(panel.title("table.note_short", context=units.count(view.context)))
     unfused = [panel.title(f"way.{name}") for name in plain(view)]
     if unfused:
         said.append(panel.title("table.note_plain", ways=", ".join(unfused)))
@@ -190,6 +193,12 @@ def _notes(panel: Panel, view: View) -> list[str]:
     return said
 
 
+def _scores(view: View) -> str:
+    """Give the key of what the scores are called: those that a window lets through are no whole matrix."""
+    eager = view.variant.score_passes(PAIRS[view.pair].backend)
+    return "scores_window" if view.window is not None and view.window < view.context and not eager else "scores"
+
+
 def _table(panel: Panel, view: View) -> str:
     """Give the quantities in rows, the ways to call in columns, as a table in Markdown."""
     none = panel.title("table.none")
@@ -197,7 +206,7 @@ def _table(panel: Panel, view: View) -> str:
         "flops": lambda one: units.flops(one.flops),
         "moved": lambda one: units.binary_bytes(one.bytes_moved),
         "intensity": lambda one: units.number(one.intensity),
-        "scores": lambda one: units.binary_bytes(one.score_bytes) if one.score_bytes else none,
+        _scores(view): lambda one: units.binary_bytes(one.score_bytes) if one.score_bytes else none,
         "mask": lambda one: units.binary_bytes(one.mask_bytes) if one.score_bytes else none,
         "peak": lambda one: units.binary_bytes(one.peak_bytes),
         cost_picture.keeps(view): lambda one: units.binary_bytes(one.kv_cache_bytes),
@@ -243,7 +252,11 @@ def _split(panel: Panel, view: View) -> None:
         column.metric(panel.title(f"split.{name}"), value)
     whole = priced(view, "decode").kv_cache_bytes
     kept = units.percent(share.one.kv_cache_bytes / whole)
-    st.caption(panel.title("split.words", kept=kept, devices=share.devices))
+    if share.devices == 1:
+        st.caption(panel.title("split.alone"))
+        return
+    words = panel.title(f"split.{cost_picture.keeps(view)}_words", kept=kept, devices=share.devices)
+    st.caption(f"{words} {panel.title('split.sum')}")
 
 
 def _unequal(panel: Panel, view: View) -> None:

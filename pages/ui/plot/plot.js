@@ -155,6 +155,8 @@ class Plot {
     const theme = (this.theme ??= template(this.root))
     const { data, layout } = named(this.spec, { ...theme.layout.colorway, text: theme.layout.font.color })
     this.narrow = chart.clientWidth < NARROW
+    // Legends take more lines there.
+    if (this.narrow && layout.meta?.narrow_height) layout.height = layout.meta.narrow_height
     if (this.narrow && layout.annotations) layout.annotations = layout.annotations.filter(note => note.name !== "wide")
     const own = { uirevision: "kept", autosize: true, height: this.data.height, ...layout, template: theme }
     await this.put(plotly, data, own)
