@@ -69,7 +69,7 @@ def test_the_map_is_the_one_that_a_fused_kernel_used(key, backend, mask, dtype):
 def test_a_bias_in_rows_of_any_size_is_the_same(key, monkeypatch):
     call = make_call(40, 50, 4, 2, mask=MASKS["causal"].build(), score_mod=MODS[key], backend="sdpa")
     whole = fused(call)
-    monkeypatch.setattr("attnviz.backends.sdpa._BLOCK_CELLS", 4 * 50 * 3)
+    monkeypatch.setattr("attnviz.backends.sdpa_memory._BLOCK_CELLS", 4 * 50 * 3)
     parts = fused(call)
     assert whole is not None and parts is not None
     torch.testing.assert_close(parts.output, whole.output)

@@ -109,7 +109,7 @@ def test_no_mask_is_made_for_a_causal_call():
 
 
 def test_late_statistics_and_softcap_hold_a_block_of_rows(monkeypatch):
-    monkeypatch.setattr("attnviz.backends.sdpa._BLOCK_CELLS", 2 * LENGTH * 16)
+    monkeypatch.setattr("attnviz.backends.sdpa_memory._BLOCK_CELLS", 2 * LENGTH * 16)
     q, k, v = draw(2, LENGTH), draw(2, LENGTH), draw(2, LENGTH, width=8)
     result = attend(q, k, v)
     assert peak_bytes(lambda: result.logsumexp) < MATRIX / 4
