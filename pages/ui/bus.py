@@ -34,6 +34,17 @@ def _stamp() -> int:
     return time.time_ns() // 1_000_000
 
 
+def following(group: "Group | None", part: str | None) -> dict[str, object]:
+    """Give the entries for the data of a figure that stands by itself, or is a part of its group's live frames.
+
+    Raises:
+        ValueError: If only one of group and part is given.
+    """
+    if (group is None) != (part is None):
+        raise ValueError(f"group and part must be given together, got group={group!r} and part={part!r}")
+    return {**(group.data() if group is not None else {"group": None}), "part": part}
+
+
 @dataclass(frozen=True)
 class Group:
     """Say what a run of the page knows about one live group; make one per run and give it to every component.

@@ -1,7 +1,7 @@
 """The prose of the pages in both languages, from the locale files."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -38,6 +38,18 @@ def table(language: str, prefix: str) -> dict[str, str]:
     """Give the texts below ``prefix`` by the rest of their key, as the components take them."""
     start = prefix + "."
     return {key.removeprefix(start): text for key, text in words(language).items() if key.startswith(start)}
+
+
+def needed(words: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
+    """Give those of the words that a component asks for.
+
+    Raises:
+        ValueError: If one is missing.
+    """
+    missing = [key for key in keys if key not in words]
+    if missing:
+        raise ValueError(f"words must have {', '.join(keys)}, got none for {', '.join(missing)}")
+    return {key: words[key] for key in keys}
 
 
 def say(language: str, key: str, **fields: object) -> str:

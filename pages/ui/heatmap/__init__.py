@@ -8,6 +8,7 @@ from streamlit.components.v2 import component
 
 from pages.ui.bus import Group, note_route, route_is_live, with_bus
 from pages.ui.heatmap.frame import Grid, pack
+from pages.ui.translate import needed
 
 # Fields: {row} in no_key_row, {rows} and {cols} in pooled_*, {count} in max_of and mean_of.
 WORD_KEYS = (
@@ -129,9 +130,7 @@ def _chosen(message: Mapping[str, object]) -> Chosen | None:
 
 
 def _check(words: Mapping[str, str], layout: str, picks: str) -> None:
-    missing = [word for word in WORD_KEYS if word not in words]
-    if missing:
-        raise ValueError(f"words must have {', '.join(WORD_KEYS)}, got none for {', '.join(missing)}")
+    needed(words, WORD_KEYS)
     for name, value, valid in (("layout", layout, LAYOUTS), ("picks", picks, PICKS)):
         if value not in valid:
             raise ValueError(f"{name} must be one of {', '.join(valid)}, got {value!r}")
@@ -182,7 +181,7 @@ def heatmap(
     hollow = route_is_live() and sum(drawn.values.size for drawn in grid.maps) > HOLLOW_CELLS
     look = {"height": height, "layout": layout, "picks": picks, "chosen": chosen, "scale": scale}
     look |= {"phone_height": phone_height, "shares_rows": shares_rows, "own_zoom": own_zoom}
-    look |= {"part": part, "words": {word: words[word] for word in WORD_KEYS}, "hollow": hollow}
+    look |= {"part": part, "words": needed(words, WORD_KEYS), "hollow": hollow}
     marks = {"selected": None if selected is None else dict(selected), "seen": st.session_state.get(_seen(group), 0)}
     _COMPONENT(
         key=key,

@@ -12,6 +12,7 @@ import streamlit as st
 from streamlit.components.v2 import component
 
 from pages.ui.bus import Group, note_route, with_bus
+from pages.ui.translate import needed
 
 # Fields: {label} in the first five, {default} in reset, {text} (as typed) in the rest, {low} and {high} in the last.
 WORD_KEYS = ("box", "help", "reset", "play", "pause", "not_a_number", "not_whole", "out_of_range")
@@ -171,9 +172,7 @@ def _check(low: Real, high: Real, stops: Sequence[Real] | None, step: Real | Non
         raise ValueError(f"stops must rise from low={low} to high={high}, got {stops!r}")
     if not low <= high or (step is not None and step <= 0):
         raise ValueError(f"low <= high and step > 0 must hold, got low={low}, high={high}, step={step}")
-    missing = [word for word in WORD_KEYS if word not in words]
-    if missing:
-        raise ValueError(f"words must have {', '.join(WORD_KEYS)}, got none for {', '.join(missing)}")
+    needed(words, WORD_KEYS)
 
 
 class Track(TypedDict, total=False):
@@ -280,7 +279,7 @@ def _data(track: Track, value: Real, integer: bool, most: Real, words: Mapping[s
         "integer": integer,
         "typed_low": track["low"],
         "typed_high": most,
-        "words": {word: words[word] for word in WORD_KEYS},
+        "words": needed(words, WORD_KEYS),
         "disabled": track.get("disabled", False),
         "play": track.get("play", False),
         "beat": track.get("beat") or BEAT_MS,

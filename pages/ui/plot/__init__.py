@@ -7,9 +7,10 @@ from typing import Any
 import plotly.graph_objects as go
 from streamlit.components.v2 import component
 
-from pages.ui.bus import Group, with_bus
+from pages.ui.bus import Group, following, with_bus
 from pages.ui.plot.asset import PATH
 from pages.ui.plot.spec import spec
+from pages.ui.translate import needed
 
 WORD_KEYS = ("download", "zoom", "pan", "reset", "zoom_out", "no_chart")
 
@@ -76,18 +77,12 @@ def plot(
     Raises:
         ValueError: If a word is missing, or only one of group and part is given.
     """
-    missing = [word for word in WORD_KEYS if word not in words]
-    if missing:
-        raise ValueError(f"words must have {', '.join(WORD_KEYS)}, got none for {', '.join(missing)}")
-    if (group is None) != (part is None):
-        raise ValueError(f"group and part must be given together, got group={group!r} and part={part!r}")
     data = {
-        **(group.data() if group is not None else {"group": None}),
-        "part": part,
+        **following(group, part),
         "figure": spec(figure, alt=alt, caption=caption),
         "asset": PATH,
         "label": label,
         "height": height,
-        "words": {word: words[word] for word in WORD_KEYS},
+        "words": needed(words, WORD_KEYS),
     }
     _COMPONENT(key=key, data=data)

@@ -6,9 +6,10 @@ from typing import Any
 
 from streamlit.components.v2 import component
 
-from pages.ui.bus import Group, with_bus
+from pages.ui.bus import Group, following, with_bus
 from pages.ui.plot.asset import PATH
 from pages.ui.plot.spec import spec
+from pages.ui.translate import needed
 
 # Fields: {name}, {first} and {last} key, {value}.
 WORD_KEYS = ("tip", "tip_pooled", "keys_help")
@@ -106,12 +107,11 @@ def strips(
     Raises:
         ValueError: If a word is missing, or only one of group and part is given.
     """
-    missing = [word for word in WORD_KEYS if word not in words]
-    if missing:
-        raise ValueError(f"words must have {', '.join(WORD_KEYS)}, got none for {', '.join(missing)}")
-    if (group is None) != (part is None):
-        raise ValueError(f"group and part must be given together, got group={group!r} and part={part!r}")
-    live = group.data() if group is not None else {"group": None}
-    data = {"part": part, "figure": spec(figure, alt=alt, caption=caption), "charts": PATH if charts else None}
-    data |= {"names_only": names_only}
-    _COMPONENT(key=key, data={**live, **data, "words": {word: words[word] for word in WORD_KEYS}})
+    data = {
+        **following(group, part),
+        "figure": spec(figure, alt=alt, caption=caption),
+        "charts": PATH if charts else None,
+        "names_only": names_only,
+        "words": needed(words, WORD_KEYS),
+    }
+    _COMPONENT(key=key, data=data)
